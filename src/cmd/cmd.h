@@ -35,8 +35,6 @@ void cmd_say_line(const char *text);
 /** cmd_vsay() - the same with its arguments as a list. */
 void cmd_vsay(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
-/** cmd_nearest() - which of @words @word may have been meant to be; NULL where none is near. Lent. */
-const char *cmd_nearest(const char *word, const char *const *words, size_t count);
 /** cmd_parsed_name() - "byteledger report": what cmd_parse() was called for; NULL before. */
 const char *cmd_parsed_name(void);
 

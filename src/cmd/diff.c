@@ -126,8 +126,8 @@ static int read_side(struct diff *d, struct side *side, struct err *err)
 		return err->code;
 	if (!query.at.kind && !recording_goes_on(side->recording)) {
 		CLEANUP(suppress_freep)
-		struct suppress *suppress =
-			quiet_run(&d->selection.quiet, side->prof, d->format == FORMAT_TEXT, err);
+		struct suppress *suppress = suppress_files_run(&d->selection.quiet, side->prof,
+							       d->format == FORMAT_TEXT, err);
 		if (!suppress)
 			return err->code;
 		if (suppress_applied(suppress) && d->selection.cost_given &&

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/outfile.h"
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
-#include "cmd/outfile.h"
 #include "cmd/select.h"
 #include "out/formats.h"
 
@@ -124,6 +125,18 @@ static int write_stream(const struct export *e, struct recording *rec, const str
 	return out_stream_finish(stream, err);
 }
 
+static int open_out(struct export *e, struct outfile *out)
+{
+	if (e->out_path)
+		return outfile_open(out, e->out_path, !e->format->binary, &e->err);
+	if (e->format->binary && isatty(STDOUT_FILENO)) {
+		err_set(&e->err, -EINVAL, "not writing a binary format to a terminal");
+		return err_hint(&e->err, "-o FILE, or a pipe");
+	}
+	*out = (struct outfile){ .to = stdout, .is_lent = 1 };
+	return 0;
+}
+
 int cmd_export(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &select_but_to_argp, 0, NULL, 0 },
@@ -158,7 +171,7 @@ int cmd_export(int argc, char **argv)
 		err_hint(&e.err, "another name behind -o");
 		return cmd_fail(&e.err);
 	}
-	if (outfile_open(&out, e.out_path, e.format->binary, !e.format->binary, &e.err) < 0)
+	if (open_out(&e, &out) < 0)
 		return cmd_fail(&e.err);
 	if (e.format->stream && recording_will_stream(rec, &e.err) < 0)
 		return cmd_fail(&e.err);
@@ -178,7 +191,7 @@ int cmd_export(int argc, char **argv)
 	CLEANUP(suppress_freep) struct suppress *suppress = NULL;
 	if (e.selection.quiet.count && e.format->reading && !e.selection.query.at.kind &&
 	    !recording_goes_on(rec)) {
-		suppress = quiet_run(&e.selection.quiet, prof, 0, &e.err);
+		suppress = suppress_files_run(&e.selection.quiet, prof, 0, &e.err);
 		if (!suppress)
 			return cmd_fail(&e.err);
 		quiet_tell(suppress);

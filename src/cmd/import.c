@@ -7,7 +7,7 @@
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
-#include "trace/trace.h"
+#include "recorder/recorder.h"
 
 struct import {
 	const char *path, *out_path;
@@ -32,24 +32,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return cmd_take_file(&import->path, key, arg);
 	}
 	return 0;
-}
-
-static int import_into(struct recording *rec, struct trace_writer **writer, struct err *err)
-{
-	CLEANUP(prof_freep) struct prof *prof = prof_new(err);
-	if (!prof)
-		return err->code;
-	struct sink_tee tee;
-	sink_tee_init(&tee);
-	sink_tee_add(&tee, trace_writer_sink(*writer));
-	sink_tee_add(&tee, prof_sink(prof));
-	int rc = recording_run(rec, &tee.sink, err);
-	if (rc < 0)
-		return rc;
-	if (trace_writer_lost(*writer))
-		return err_set(err, -ENOSPC, "cannot write '%s'", trace_writer_path(*writer));
-	struct trace_writer *finished = STEAL(*writer);
-	return trace_writer_finish(finished, prof, err);
 }
 
 int cmd_import(int argc, char **argv)
@@ -77,18 +59,11 @@ int cmd_import(int argc, char **argv)
 			 "'byteledger report' reads it; 'byteledger export' writes other formats");
 		return cmd_fail(&err);
 	}
-	CLEANUP(trace_writer_freep)
-	struct trace_writer *writer = trace_writer_new(import.out_path, NULL, &err);
-	if (!writer)
-		return cmd_fail(&err);
-	char *path = strdup(trace_writer_path(writer));
-	int rc = path ? import_into(rec, &writer, &err)
-		      : err_set(&err, -ENOMEM, "cannot import '%s'", import.path);
+	char *path = NULL;
+	int rc = recorder_import(rec, import.out_path, &path, &err);
 	if (recording_warning(rec))
 		cmd_say("%s", recording_warning(rec));
-	if (rc < 0 && path)
-		remove(path); /* ours alone: it was created exclusively */
-	else if (path && strcmp(path, import.out_path) != 0)
+	if (path && strcmp(path, import.out_path) != 0)
 		cmd_say("written to '%s'", path);
 	free(path);
 	return rc < 0 ? cmd_fail(&err) : CMD_OK;

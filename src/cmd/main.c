@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/record.h"
@@ -216,7 +217,7 @@ int main(int argc, char **argv)
 	for (const struct command *c = commands; c->name; c++)
 		words[count++] = c->name;
 	cmd_say("unknown command '%s'", argv[1]);
-	nearest = cmd_nearest(argv[1], words, count);
+	nearest = nearest_word(argv[1], words, count);
 	if (nearest)
 		fprintf(stderr, "hint: did you mean '%s'? ", nearest);
 	fprintf(stderr, "%s'byteledger --help' lists the commands\n", nearest ? "" : "hint: ");

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/nearest.h"
 #include "cmd/cmd.h"
 
 #define NAMES_MAX 128
-#define WORD_MAX 40 /* longer ones are near to nothing */
 
 /* What is being parsed: argp calls back without knowing of it. */
 static struct {
@@ -28,51 +28,6 @@ const char *cmd_parsed_name(void)
 
 /* ---- the nearest name -------------------------------------------------------------------------------------------- */
 
-/** distance() - how many letters have to be put in, left out, replaced or exchanged with the next one. */
-static size_t distance(const char *a, const char *b)
-{
-	size_t rows[3][WORD_MAX + 1], la = strlen(a), lb = strlen(b);
-	if (la > WORD_MAX || lb > WORD_MAX)
-		return SIZE_MAX;
-	for (size_t i = 0; i <= la; i++) {
-		size_t *row = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-		row[0] = i;
-		for (size_t k = 1; k <= lb; k++) {
-			if (i == 0) {
-				row[k] = k;
-				continue;
-			}
-			size_t least = last[k - 1] + (a[i - 1] != b[k - 1]);
-			if (last[k] + 1 < least)
-				least = last[k] + 1;
-			if (row[k - 1] + 1 < least)
-				least = row[k - 1] + 1;
-			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
-			    before[k - 2] + 1 < least)
-				least = before[k - 2] + 1;
-			row[k] = least;
-		}
-	}
-	return rows[la % 3][lb];
-}
-
-const char *cmd_nearest(const char *word, const char *const *words, size_t count)
-{
-	const char *nearest = NULL;
-	size_t length = strlen(word), least = length < 4 ? 2 : length / 3 + 2;
-	for (size_t i = 0; i < count; i++) {
-		size_t far = distance(word, words[i]);
-		/* what begins with it, or with all but its end, is meant more likely than what is as long */
-		if (length > 2 && strncmp(word, words[i], length) == 0)
-			far = 1;
-		if (far < least) {
-			least = far;
-			nearest = words[i];
-		}
-	}
-	return nearest;
-}
-
 static void add_names(const struct argp *argp, const char **names, size_t *count)
 {
 	for (const struct argp_option *o = argp->options;
@@ -87,11 +42,11 @@ static const char *nearest_option(void)
 {
 	const char *names[NAMES_MAX];
 	size_t count = 0;
-	char word[WORD_MAX + 1];
+	char word[NEAREST_WORD_MAX + 1];
 	if (!parsed.typed || strncmp(parsed.typed, "--", 2) != 0)
 		return NULL;
 	size_t length = strcspn(parsed.typed + 2, "=");
-	if (length == 0 || length > WORD_MAX)
+	if (length == 0 || length > NEAREST_WORD_MAX)
 		return NULL;
 	memcpy(word, parsed.typed + 2, length);
 	word[length] = '\0';
@@ -99,7 +54,7 @@ static const char *nearest_option(void)
 	for (size_t i = 0; i < count; i++)
 		if (strncmp(names[i], word, length) == 0)
 			return NULL; /* it is known, or may be several: that has been said */
-	return cmd_nearest(word, names, count);
+	return nearest_word(word, names, count);
 }
 
 static void point_to_help(const char *nearest)

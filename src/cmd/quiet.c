@@ -1,71 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/quiet.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/buf.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 
-#define FILE_MAX (4u << 20)
-
-void quiet_take(struct quiet *quiet, const char *arg)
+void quiet_take(struct suppress_files *given, const char *arg)
 {
-	if (quiet->count == QUIET_FILES_MAX)
+	if (given->count == SUPPRESS_FILES_MAX)
 		cmd_usage("too many --suppress: one file may hold all patterns");
-	quiet->files[quiet->count++] = arg;
-}
-
-static int read_rules(struct suppress *rules, const char *path, struct err *err)
-{
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	FILE *from = fopen(path, "re");
-	if (!from)
-		return err_set(err, -errno, "cannot read suppressions from '%s'", path);
-	char part[16384];
-	size_t got;
-	errno = 0;
-	while (text.len <= FILE_MAX && (got = fread(part, 1, sizeof(part), from)) > 0)
-		buf_put(&text, part, got);
-	int bad = ferror(from), why = errno;
-	fclose(from);
-	if (bad)
-		return err_set(err, why ? -why : -EIO, "cannot read suppressions from '%s'", path);
-	if (text.len > FILE_MAX)
-		return err_set(err, -E2BIG, "'%s' is too large to hold suppressions", path);
-	if (buf_failed(&text))
-		return err_set(err, -ENOMEM, "cannot read suppressions from '%s'", path);
-	return text.len ? suppress_add(rules, buf_cstr(&text), text.len, path, err) : 0;
-}
-
-static struct suppress *make(const struct quiet *quiet, int built_in, struct err *err)
-{
-	CLEANUP(suppress_freep) struct suppress *rules = suppress_new(built_in, err);
-	for (size_t i = 0; rules && i < quiet->count; i++)
-		if (read_rules(rules, quiet->files[i], err) < 0)
-			return NULL;
-	return STEAL(rules);
-}
-
-int quiet_check(const struct quiet *quiet, struct err *err)
-{
-	CLEANUP(suppress_freep) struct suppress *rules = make(quiet, 0, err);
-	return rules ? 0 : err->code;
-}
-
-struct suppress *quiet_run(const struct quiet *quiet, struct prof *prof, int built_in_too,
-			   struct err *err)
-{
-	CLEANUP(suppress_freep) struct suppress *rules = make(quiet, !quiet->off, err);
-	for (uint32_t i = 0; rules && !quiet->off && i < prof_rule_count(prof); i++)
-		if (suppress_add_pattern(rules, prof_rule(prof, i), err) < 0)
-			return NULL;
-	if (!rules || suppress_run(rules, prof, built_in_too || quiet->count, err) < 0)
-		return NULL;
-	return STEAL(rules);
+	given->files[given->count++] = arg;
 }
 
 void quiet_tell(const struct suppress *suppress)

@@ -20,11 +20,11 @@
 #include "base/buf.h"
 #include "cmd/cmd.h"
 #include "cmd/open.h"
-#include "cmd/outfile.h"
 #include "cmd/record_opt.h"
 #include "cmd/terminal.h"
 #include "out/out.h"
 #include "query/query.h"
+#include "recorder/findings.h"
 #include "recorder/recorder.h"
 #include "wire/heap_start.h"
 
@@ -217,15 +217,20 @@ static void on_file(void *ctx, const char *path)
 
 /* ---- around a program ------------------------------------------------------------------------------------------------ */
 
+static void print_hint(const char *text)
+{
+	fprintf(stderr, "hint: %s\n", text);
+}
+
 static int record_program(const struct record_opt *opt, const char *comment, char **argv)
 {
 	struct err err = { 0 };
 	struct recorder_result result;
 	int exit_status;
 	CLEANUP(outfile_fini) struct outfile report = { 0 };
-	if (record_may_create(opt->output ? opt->output : RECORDER_PATTERN, argv[0], &err) < 0 ||
-	    quiet_check(&opt->suppressions, &err) < 0 ||
-	    (opt->report && outfile_open(&report, opt->report, 0, 0, &err) < 0))
+	if (recorder_may_create(opt->output ? opt->output : RECORDER_PATTERN, argv[0], &err) < 0 ||
+	    suppress_files_check(&opt->suppressions, &err) < 0 ||
+	    (opt->report && outfile_open(&report, opt->report, 0, &err) < 0))
 		return cmd_fail(&err);
 	CLEANUP(serving_freep) struct serving *serving = NULL;
 	if (opt->serving.wanted) {
@@ -264,12 +269,21 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	if (result.path && opt->made)
 		snprintf(opt->made, opt->made_size, "%s", result.path);
 	int failed = 0;
+	const struct findings_opt findings = {
+		.say = cmd_say_line,
+		.hint = print_hint,
+		.is_quiet = opt->quiet,
+		.is_json = opt->format && strcmp(opt->format, "json") == 0,
+		.is_explained = opt->is_explained,
+		.follow_children = opt->follow_children,
+		.pages = opt->pages,
+	};
 	if (result.path) {
-		record_tell_children(&result, opt);
+		recorder_findings_children(&result, &findings);
 		failed = record_report(opt, &report, result.path);
 		record_tell_family(opt, &result);
 		/* last, beside the prompt: it says what to do next */
-		record_tell_findings(&result, opt, argv[0]);
+		recorder_findings(&result, &findings, argv[0]);
 	} else if (limits_check(&opt->limits, NULL, cmd_say_line)) {
 		failed = 1;
 	}

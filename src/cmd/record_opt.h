@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "cmd/outfile.h"
+#include "base/outfile.h"
 #include "cmd/quiet.h"
 #include "cmd/serving.h"
 #include "query/limits.h"
@@ -28,14 +28,9 @@ struct record_opt {
 	size_t made_size;
 	uint64_t budget_bytes;
 	struct limits limits;
-	struct quiet suppressions;
+	struct suppress_files suppressions;
 };
 
-/**
- * record_may_create() - before the program @exe is started: can what @pattern names be created? It may become another name, for a
- * process is in it. Return: 0, negative errno with @err.
- */
-int record_may_create(const char *pattern, const char *exe, struct err *err);
 /**
  * record_report() - of the finished recording @path: to @report where it was asked for, else stdout or stderr. Return: 1 where one of
  * the limits was exceeded, or could not be judged; that is said.
@@ -43,10 +38,4 @@ int record_may_create(const char *pattern, const char *exe, struct err *err);
 int record_report(const struct record_opt *opt, struct outfile *report, const char *path);
 /** record_tell_family() - after the report, where children are followed: what was recorded beside @result's file, as a tree. */
 void record_tell_family(const struct record_opt *opt, const struct recorder_result *result);
-/** record_tell_children() - before the report, on stderr: that the program had children which are not in it, and how large. */
-void record_tell_children(const struct recorder_result *result, const struct record_opt *opt);
-/** record_tell_findings() - last of all, on stderr: what is missing, and what to do about it. */
-void record_tell_findings(const struct recorder_result *result, const struct record_opt *opt,
-			  const char *program);
-
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record_report.c - what `run` and `heap` say when a program has ended. */
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,93 +16,6 @@
 #include "out/family.h"
 #include "out/out.h"
 #include "query/family.h"
-#include "sym/program.h"
-
-int record_may_create(const char *pattern, const char *exe, struct err *err)
-{
-	char *path = recorder_name(pattern, exe, getpid(), err);
-	if (!path)
-		return err->code;
-	/* what the recording will be called is known when its process is: one beside it will do */
-	int rc = 0, fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd >= 0) {
-		close(fd);
-		unlink(path);
-	} else if (errno == EEXIST) {
-		if (access(dirname(path), W_OK | X_OK) < 0) /* then it will be .1, .2 ... */
-			rc = -errno;
-	} else {
-		rc = -errno;
-	}
-	if (rc < 0) {
-		err_set(err, rc, "cannot create a recording like '%s'", pattern);
-		err_hint(err, "the program was not started; -o names another file");
-	}
-	free(path);
-	return rc;
-}
-
-/* What takes a program's place by exec is recorded, but for these. */
-static void tell_why_lost(const struct recorder_result *result)
-{
-	int fd = result->replaced_by[0] ? open(result->replaced_by, O_RDONLY | O_CLOEXEC) : -1;
-	enum sym_program kind = fd < 0 ? SYM_PROGRAM_DYNAMIC : sym_program(fd);
-	if (fd >= 0)
-		close(fd);
-	if (kind == SYM_PROGRAM_STATIC)
-		fputs("hint: that one is statically linked, so no library can be preloaded; "
-		      "'byteledger "
-		      "pages' and 'byteledger regions' see such programs\n",
-		      stderr);
-	else if (kind == SYM_PROGRAM_DYNAMIC)
-		fputs("hint: name that program: it was started past the C library, or without its "
-		      "environment\n",
-		      stderr);
-	else
-		fputs("hint: that one cannot be recorded: another C library, another machine, or "
-		      "AddressSanitizer\n",
-		      stderr);
-}
-
-void record_tell_findings(const struct recorder_result *result, const struct record_opt *opt,
-			  const char *program)
-{
-	const char *by = result->replaced_by[0] ? result->replaced_by : "another program";
-	if (result->replaced && opt->follow_children && result->unfollowed) {
-		cmd_say("'%s' replaced itself by %s, which was started without the recording "
-			"library; the recording ends there",
-			program, by);
-		fputs("hint: its environment was cleared of LD_PRELOAD (env -i, sudo): name that "
-		      "program\n",
-		      stderr);
-	} else if (result->replaced && opt->follow_children) {
-		if (!opt->quiet) /* nothing is missing */
-			cmd_say("'%s' replaced itself by %s, which is followed: it gets a "
-				"recording of its own, or a line that says why not, unless its "
-				"environment was cleared or it is static or set-user-ID",
-				program, by);
-	} else if (result->replaced) {
-		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);
-		tell_why_lost(result);
-	} else if (!result->attached) {
-		cmd_say("'%s' never loaded the recording library, so nothing was recorded",
-			program);
-		fputs("hint: does the program clear LD_PRELOAD, or run in a sandbox?\n", stderr);
-	}
-	if (!opt->quiet && result->before[0])
-		cmd_say("before it, in the same process and not recorded further: %s",
-			result->before);
-	if (!opt->quiet && result->own_allocators[0])
-		cmd_say("also recorded: %s, which '%s' brings along", result->own_allocators,
-			program);
-	if (!opt->quiet && opt->pages && result->no_pages[0])
-		cmd_say("without resident pages by stack: %s (--no-pages does not ask for them)",
-			result->no_pages);
-	/* the text report says that itself */
-	if (!opt->quiet && opt->format && strcmp(opt->format, "json") == 0 && result->attached &&
-	    !result->replaced && !result->allocations && !result->lost_allocations)
-		cmd_say("no allocation of '%s' was seen", program);
-}
 
 static int is_json(const struct record_opt *opt)
 {
@@ -131,27 +42,6 @@ static int write_report(const struct record_opt *opt, FILE *to, const char *path
 		rc = paged_text(to, &paged, &out, err);
 	fflush(to);
 	return rc;
-}
-
-void record_tell_children(const struct recorder_result *result, const struct record_opt *opt)
-{
-	char x[TEXT_NUMBER_MAX];
-	const char *base = strrchr(result->child_exe, '/');
-	base = base ? base + 1 : result->child_exe;
-	if (opt->follow_children || !result->children)
-		return;
-	if (opt->is_explained)
-		cmd_say("not explained: %u child%s%s%s%s: 'byteledger run --follow-children', then "
-			"'byteledger "
-			"explain FILE' of each",
-			result->children,
-			result->children == 1 ? ", its peak RSS " : "ren, the largest ",
-			text_bytes(x, result->child_peak_bytes), *base ? ", " : "", base);
-	if (opt->quiet)
-		return;
-	cmd_say("not recorded: %u child%s%s%s%s: --follow-children", result->children,
-		result->children == 1 ? ", its peak RSS " : "ren, the largest ",
-		text_bytes(x, result->child_peak_bytes), *base ? ", " : "", base);
 }
 
 #define FAMILY_SHOWN 20
@@ -208,7 +98,7 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 	int rc = prof ? cmd_resolve(prof, &err) : -1;
 	CLEANUP(suppress_freep)
 	struct suppress *suppress =
-		rc < 0 ? NULL : quiet_run(&opt->suppressions, prof, !json || !shown, &err);
+		rc < 0 ? NULL : suppress_files_run(&opt->suppressions, prof, !json || !shown, &err);
 	if (!suppress)
 		rc = -1;
 	if (rc >= 0 && shown)

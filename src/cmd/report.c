@@ -91,7 +91,8 @@ static int print(const struct report *r, const struct recording *rec, struct pro
 	int leaks = !r->selection.query.at.kind && !recording_goes_on(rec);
 	CLEANUP(suppress_freep)
 	struct suppress *suppress =
-		leaks ? quiet_run(&r->selection.quiet, prof, r->format == FORMAT_TEXT, err) : NULL;
+		leaks ? suppress_files_run(&r->selection.quiet, prof, r->format == FORMAT_TEXT, err)
+		      : NULL;
 	if (leaks && !suppress)
 		return err->code;
 	CLEANUP(view_skip_freep) struct view_skip *skip = select_skip(&r->selection, err);

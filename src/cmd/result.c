@@ -2,50 +2,13 @@
 #include "cmd/result.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/outfile.h"
 #include "recorder/recorder.h"
-
-#define NUMBERS_MAX 100000u
-
-FILE *result_create(const char *path, char **made, struct err *err)
-{
-	struct stat st;
-	int device = stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-	*made = NULL;
-	for (unsigned n = 0; n < NUMBERS_MAX; n++) {
-		free(*made);
-		if (asprintf(made, n ? "%s.%u" : "%s", path, n) < 0)
-			*made = NULL;
-		if (!*made)
-			break;
-		int fd = open(*made,
-			      device ? O_WRONLY | O_CLOEXEC
-				     : O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			      0600);
-		FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
-		if (to)
-			return to;
-		int code = -errno;
-		if (fd >= 0)
-			close(fd);
-		if (code != -EEXIST) {
-			err_set(err, code, "cannot create '%s'", *made);
-			free(*made);
-			*made = NULL;
-			return NULL;
-		}
-	}
-	err_set(err, *made ? -EEXIST : -ENOMEM, "cannot create '%s'", path);
-	free(*made);
-	*made = NULL;
-	return NULL;
-}
 
 void result_init(struct result *result, const char *pattern, int quiet, int program,
 		 int format_given)
@@ -68,7 +31,7 @@ int result_for(struct result *result, const char *exe, pid_t pid, struct err *er
 	}
 	int rc = result_end(result, err);
 	if (rc == 0) {
-		result->to = result_create(name, &result->path, err);
+		result->to = outfile_create(name, &result->path, err);
 		rc = result->to ? 0 : err->code;
 	}
 	if (rc == 0)

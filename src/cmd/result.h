@@ -32,7 +32,4 @@ int result_failed(struct err *err);
 int result_end(struct result *result, struct err *err);
 void result_fini(struct result *result);
 
-/** result_create() - a new file of mode 0600 called @path, or with the first number behind it that is free: *@made, malloc'd. */
-FILE *result_create(const char *path, char **made, struct err *err);
-
 #endif

@@ -7,9 +7,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/outfile.h"
 #include "cmd/sample.h"
 #include "cmd/terminal.h"
 #include "out/out.h"
@@ -20,7 +20,7 @@ static int write_csv(struct sample_run *l, struct prof *prof, struct err *err)
 	struct out_sample_opt opt = l->args->out;
 	if (!l->args->top_given) /* the ten of the text are for eyes */
 		opt.top = 0;
-	int rc = outfile_open(&out, l->args->csv, 0, 1, err);
+	int rc = outfile_open(&out, l->args->csv, 1, err);
 	if (!rc)
 		rc = out_sample_csv(out.to, sample_life_samples(l->life), prof, &opt,
 				    l->args->csv_flat, err);
@@ -31,7 +31,7 @@ static int write_flame(const char *path, struct prof *prof, enum view_cost cost,
 {
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
 	const struct out_opt opt = { .cost = cost };
-	int rc = outfile_open(&out, path, 0, 1, err);
+	int rc = outfile_open(&out, path, 1, err);
 	if (!rc)
 		rc = out_flamegraph(out.to, prof, &opt, err);
 	return rc ? rc : outfile_commit(&out, err);

@@ -20,7 +20,7 @@ struct selection {
 	const char *skips[64]; /* lent from argv */
 	size_t skip_count;
 	int no_skip;
-	struct quiet quiet;
+	struct suppress_files quiet;
 	char words[256]; /* what counts, as it was typed (cut where it is longer) */
 };
 

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
-#include "cmd/result.h"
 #include "cmd/select.h"
 #include "out/name.h"
 #include "query/follow.h"
@@ -235,7 +235,7 @@ static void write_screen(struct top *t)
 {
 	struct err err = { 0 };
 	char *made = NULL;
-	FILE *file = result_create("byteledger_top.txt", &made, &err);
+	FILE *file = outfile_create("byteledger_top.txt", &made, &err);
 	for (unsigned i = 0; file && i < t->grid.rows; i++) {
 		char *line = grid_row_text(&t->grid, i);
 		fprintf(file, "%s\n", line ? line : "");

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
+#include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
@@ -213,7 +214,7 @@ static int snapshot(struct watched *w, struct err *err)
 	for (char *c = comm; *c; c++)
 		*c = *c == '/' || (unsigned char)*c < 32 || *c == 127 ? '_' : *c;
 	snprintf(path, sizeof(path), "byteledger_%s_%d.json", comm, (int)w->pid);
-	FILE *to = result_create(path, &made, err);
+	FILE *to = outfile_create(path, &made, err);
 	int rc = to ? 0 : err->code;
 	if (to) {
 		struct out_regions_opt opt = { .all = 1 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* name.c - what a recording's file is called. */
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,4 +66,28 @@ char *recorder_name(const char *pattern, const char *exe, pid_t pid, struct err 
 	if (!text)
 		err_set(err, -ENOMEM, "cannot allocate a file name");
 	return text;
+}
+
+int recorder_may_create(const char *pattern, const char *exe, struct err *err)
+{
+	char *path = recorder_name(pattern, exe, getpid(), err);
+	if (!path)
+		return err->code;
+	/* what the recording will be called is known when its process is: one beside it will do */
+	int rc = 0, fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0) {
+		close(fd);
+		unlink(path);
+	} else if (errno == EEXIST) {
+		if (access(dirname(path), W_OK | X_OK) < 0) /* then it will be .1, .2 ... */
+			rc = -errno;
+	} else {
+		rc = -errno;
+	}
+	if (rc < 0) {
+		err_set(err, rc, "cannot create a recording like '%s'", pattern);
+		err_hint(err, "the program was not started; -o names another file");
+	}
+	free(path);
+	return rc;
 }

@@ -117,6 +117,17 @@ struct recorder_result {
 int recorder_finish(struct recorder *recorder, struct recorder_result *result, struct err *err);
 void recorder_freep(struct recorder **recorder);
 
+/**
+ * recorder_import() - what @rec holds, which another program wrote, into a new recording @out_path, or one with a number behind it:
+ * *@path, malloc'd. 0 or negative errno: no file stays.
+ */
+int recorder_import(struct recording *rec, const char *out_path, char **path, struct err *err);
+
+/**
+ * recorder_may_create() - before the program @exe is started: can what @pattern names be created? It may become another name, for a
+ * process is in it. 0 or negative errno.
+ */
+int recorder_may_create(const char *pattern, const char *exe, struct err *err);
 /** recorder_name() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and controls as '_'; NULL with @err. */
 char *recorder_name(const char *pattern, const char *exe, pid_t pid, struct err *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/outfile.h"
+#include "base/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/zstream.h"
 
 #define STDIO_BYTES (256 * 1024)
+#define NUMBERS_MAX 100000u
 
 /* The file of a program that is told to end meanwhile goes with it: it may be large, and nobody else knows its name. */
 static const char *volatile unfinished;
@@ -51,17 +53,9 @@ static int compress_to(struct outfile *out, enum zstream_kind kind, struct err *
 	return out->to ? 0 : err->code;
 }
 
-int outfile_open(struct outfile *out, const char *path, int binary, int compress, struct err *err)
+int outfile_open(struct outfile *out, const char *path, int compress, struct err *err)
 {
 	*out = (struct outfile){ 0 };
-	if (!path) {
-		if (binary && isatty(STDOUT_FILENO)) {
-			err_set(err, -EINVAL, "not writing a binary format to a terminal");
-			return err_hint(err, "-o FILE, or a pipe");
-		}
-		out->to = stdout;
-		return 0;
-	}
 	struct stat st;
 	/* a device, a fifo: nothing to replace, only to write to */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
@@ -95,8 +89,8 @@ int outfile_open(struct outfile *out, const char *path, int binary, int compress
 static int close_all(struct outfile *out)
 {
 	int bad = 0;
-	if (out->to == stdout)
-		bad = fflush(stdout) != 0 || ferror(stdout);
+	if (out->to && out->is_lent)
+		bad = fflush(out->to) != 0 || ferror(out->to);
 	else if (out->to)
 		bad = ferror(out->to) | (fclose(out->to) != 0);
 	if (out->file)
@@ -130,4 +124,38 @@ void outfile_fini(struct outfile *out)
 	free(out->temporary);
 	free(out->path);
 	*out = (struct outfile){ 0 };
+}
+
+FILE *outfile_create(const char *path, char **made, struct err *err)
+{
+	struct stat st;
+	int device = stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+	*made = NULL;
+	for (unsigned n = 0; n < NUMBERS_MAX; n++) {
+		free(*made);
+		if (asprintf(made, n ? "%s.%u" : "%s", path, n) < 0)
+			*made = NULL;
+		if (!*made)
+			break;
+		int fd = open(*made,
+			      device ? O_WRONLY | O_CLOEXEC
+				     : O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			      0600);
+		FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
+		if (to)
+			return to;
+		int code = -errno;
+		if (fd >= 0)
+			close(fd);
+		if (code != -EEXIST) {
+			err_set(err, code, "cannot create '%s'", *made);
+			free(*made);
+			*made = NULL;
+			return NULL;
+		}
+	}
+	err_set(err, *made ? -EEXIST : -ENOMEM, "cannot create '%s'", path);
+	free(*made);
+	*made = NULL;
+	return NULL;
 }
