@@ -110,8 +110,7 @@ static long run_word(uint32_t i, struct run *run)
  * Write @owner (0: clear) over 2^order words, or flip; what stood there is taken off its stack. Return: 1 if anything did,
  * -1 beyond the table.
  */
-static __attribute__((noinline)) int write_run(uint64_t pfn, uint32_t order, uint32_t owner,
-					       uint32_t flip)
+__attribute__((noinline)) int write_run(uint64_t pfn, uint32_t order, uint32_t owner, uint32_t flip)
 {
 	struct run run = {
 		.part = part_of(pfn), .at = index_of(pfn), .owner = owner, .flip = flip

@@ -216,29 +216,34 @@ INLINE uint32_t keep_stack(struct walk *w, uint64_t hash, uint32_t tgid, uint32_
 	return id;
 }
 
+#define UNTABLED_MAX 32u /* frames, of what may be junk */
+
+static long untabled_frame(uint32_t i, struct walk **at)
+{
+	struct walk *w = *at;
+	uint64_t frame = w->out.frame[(uint64_t)i & (WIRE_STACK_FRAMES_MAX - 1)];
+	if (i && (frame >> 47 || frame < 4096)) {
+		w->frames = i; /* no address of a program's: rbp was no frame pointer */
+		return 1;
+	}
+	w->hash = walk_mix(w->hash, frame);
+	return 0;
+}
+
 /* The kernel's own walk, by frame pointers, of a process whose code is not described yet. */
 INLINE void walk_untabled(void *ctx, struct walk *w, uint64_t ip)
 {
 	long bytes = bpf_get_stack(ctx, w->out.frame, sizeof(w->out.frame), 1 << 8 /* user */);
 	count(WIRE_PAGES_COUNT_UNTABLED, 1);
 	w->hash = 0;
-	w->frames = 0;
+	w->frames = 1;
 	w->stop = WIRE_STOP_NO_MODULE;
 	if (bytes > 8 && bytes <= (long)sizeof(w->out.frame))
 		w->frames = (uint32_t)bytes / 8;
-	else
-		w->frames = 1;
 	w->out.frame[0] = ip;
-	if (w->frames > 32) /* of what may be junk */
-		w->frames = 32;
-	for (uint32_t i = 0; i < 32 && i < w->frames; i++) {
-		uint64_t frame = w->out.frame[(uint64_t)i & (WIRE_STACK_FRAMES_MAX - 1)];
-		if (i && (frame >> 47 || frame < 4096)) {
-			w->frames = i; /* no address of a program's: rbp was no frame pointer */
-			break;
-		}
-		w->hash = walk_mix(w->hash, frame);
-	}
+	if (w->frames > UNTABLED_MAX)
+		w->frames = UNTABLED_MAX;
+	bpf_loop(w->frames, untabled_frame, &w, 0);
 }
 
 /* Code that nobody has told of, a quarter of a second apart: what a runtime makes stays so. */
@@ -334,19 +339,17 @@ INLINE int take_alloc(void *ctx, uint64_t pfn, uint32_t order, uint32_t gfp)
 	struct wire_pages_process *process;
 
 	process = followed(&pid, &tid);
-	if ((gfp & GFP_USER_BITS) == GFP_USER_BITS)
-		owner = 0;
-	else if (gfp & GFP_MAY_SLEEP) /* an interrupt's are nobody's */
-		owner = WIRE_PAGES_KERNEL;
-	else
-		process = 0;
-	if (!process) {
+	/* an interrupt's are nobody's */
+	if (!process || ((gfp & GFP_USER_BITS) != GFP_USER_BITS && !(gfp & GFP_MAY_SLEEP))) {
 		if (clear(pfn, order))
 			count(WIRE_PAGES_COUNT_STALE, 1);
 		return 0;
 	}
 	uint32_t charged = process->owner;
 	uint32_t stack = stack_of(ctx, pid, tid, charged, process->epoch);
+	/* decided behind the walk, or the verifier would go through that for each of both */
+	OPAQUE(gfp);
+	owner = (gfp & GFP_USER_BITS) == GFP_USER_BITS ? 0 : WIRE_PAGES_KERNEL;
 	owner |= stack | (order & 15) << WIRE_PAGES_ORDER_SHIFT;
 	int rc = write_run(pfn, order, owner, 0);
 	if (rc < 0) {
@@ -531,20 +534,20 @@ static long populate_window(uint32_t i, struct populate *p)
 	return 0;
 }
 
-/* No fault: a system call maps what it was told to. Its windows are noted with the first of its pages. */
-INLINE void note_populate(void *ctx, struct pt_regs *regs, struct wire_pages_fault *fault,
-			  struct wire_pages_process *process, uint32_t pid, uint32_t tid)
+/*
+ * No fault: a system call maps what it was told to. Its windows are noted with the first of its pages. Return: how many there are;
+ * 0: this is no such call, or the same one.
+ */
+INLINE uint32_t populates(struct pt_regs *regs, struct wire_pages_fault *fault)
 {
 	uint64_t call = regs->orig_ax, addr = regs->di, bytes = regs->si;
 	if ((call != CALL_MADVISE && call != CALL_MLOCK && call != CALL_MLOCK2) ||
 	    fault->populated == addr + 1)
-		return;
+		return 0;
 	fault->populated = addr + 1;
-	struct populate p = { .key = { .tgid = process->owner },
-			      .first = addr >> WIRE_PAGES_WINDOW_SHIFT };
-	p.stack = stack_of(ctx, pid, tid, process->owner, process->epoch);
-	uint64_t windows = ((addr + bytes - 1) >> WIRE_PAGES_WINDOW_SHIFT) - p.first + 1;
-	bpf_loop(windows < POPULATE_MAX ? (uint32_t)windows : POPULATE_MAX, populate_window, &p, 0);
+	uint64_t windows = ((addr + bytes - 1) >> WIRE_PAGES_WINDOW_SHIFT) -
+			   (addr >> WIRE_PAGES_WINDOW_SHIFT) + 1;
+	return windows < POPULATE_MAX ? (uint32_t)windows : POPULATE_MAX;
 }
 
 /* Pages of files or of shared memory were mapped: for whom, the fault says. Sums are never made of these. */
@@ -561,16 +564,24 @@ INLINE int take_mapped(uint64_t *ctx)
 	if (!fault ||
 	    (uint64_t)BPF_CORE_READ(task, mm) != ctx[0]) /* a copy for a child, or its end */
 		return 0;
+	struct populate p = { .key = { .tgid = process->owner } };
 	if (fault->tid != tid || !fault->pending) {
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-		if (regs)
-			note_populate(ctx, regs, fault, process, pid, tid);
-		return 0;
+		fault->windows = regs ? populates(regs, fault) : 0;
+		if (!fault->windows)
+			return 0;
+	} else {
+		fault->pending = 0;
+		fault->populated = 0;
+		fault->windows = 0;
 	}
-	fault->pending = 0;
-	fault->populated = 0;
-	put_window(fault, process->owner, stack_of(ctx, pid, tid, process->owner, process->epoch),
-		   0);
+	p.stack = stack_of(ctx, pid, tid, process->owner, process->epoch);
+	p.first = (fault->populated - 1) >> WIRE_PAGES_WINDOW_SHIFT;
+	/* how many stands in the table and not in a register: the walk is looked through once for both ways */
+	if (fault->windows)
+		bpf_loop(fault->windows, populate_window, &p, 0);
+	else
+		put_window(fault, p.key.tgid, p.stack, 0);
 	return 0;
 }
 
@@ -702,7 +713,8 @@ int BPF_PROG(pages_exec, struct task_struct *task)
 		process = bpf_map_lookup_elem(&pages_processes, &pid);
 	}
 	if (process) {
-		process->code_pages = task->mm ? task->mm->exec_vm : 0;
+		/* read, not followed: a pointer behind @task takes the verifier as long as a small program */
+		process->code_pages = BPF_CORE_READ(task, mm, exec_vm);
 		tell(WIRE_PAGES_EXEC, pid, 0, process->epoch);
 	}
 	if (!process && pages_tell_execs)

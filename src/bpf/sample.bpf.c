@@ -119,8 +119,15 @@ struct {
 struct all_regs {
 	uint64_t v[32]; /* WIRE_SAMPLE_SLOTS of them */
 };
+/* What stack_at() and enter_told() are told. The verifier looks through both once in a program, wherever they are called. */
+struct sample_told {
+	uint64_t ip, sp, bp, bx;
+	uint64_t stack, bytes;
+	uint32_t pid, tid, chance, number;
+};
 struct sample_room {
 	uint64_t busy;
+	struct sample_told told;
 	struct wire_sample_row row;
 	struct wire_sample_stack stack;
 	struct wire_sample_pending pending;
@@ -141,12 +148,13 @@ struct {
 	__type(value, uint32_t);
 } sample_strangers SEC(".maps");
 
-static UNWIND_INLINE void count_by(uint32_t which, uint64_t by)
+WALK_APART int count_by(uint32_t which, uint64_t by)
 {
 	uint32_t zero = 0;
 	struct sample_counters *c = bpf_map_lookup_elem(&sample_counters, &zero);
 	if (c)
 		__sync_fetch_and_add(&c->v[which & (WIRE_SAMPLE_COUNTERS - 1)], by);
+	return 0;
 }
 
 static UNWIND_INLINE int current_ids(uint32_t *pid, uint32_t *tid)
@@ -222,99 +230,7 @@ static UNWIND_INLINE int has_reg(uint64_t cookie, uint32_t at)
 	return (cookie >> at & 15) != WIRE_SAMPLE_NONE;
 }
 
-static UNWIND_INLINE uint32_t log2_of(uint64_t v)
-{
-	uint32_t n = 0;
-	if (v >> 32) {
-		v >>= 32;
-		n += 32;
-	}
-	if (v >> 16) {
-		v >>= 16;
-		n += 16;
-	}
-	if (v >> 8) {
-		v >>= 8;
-		n += 8;
-	}
-	if (v >> 4) {
-		v >>= 4;
-		n += 4;
-	}
-	if (v >> 2) {
-		v >>= 2;
-		n += 2;
-	}
-	return n + (uint32_t)(v >> 1);
-}
-
-/* The chance of that size, by the table. */
-static UNWIND_INLINE uint32_t chance_of(uint64_t bytes)
-{
-	uint32_t zero = 0;
-	struct wire_sample_chances *chances;
-	uint64_t at = bytes >> WIRE_SAMPLE_STEP_SHIFT;
-
-	if (bytes >> 34)
-		return WIRE_SAMPLE_ALWAYS;
-	if (at >= WIRE_SAMPLE_STEPS) {
-		uint32_t power = log2_of(bytes);
-		at = WIRE_SAMPLE_STEPS + (power - WIRE_SAMPLE_STEPS_LOG2) * 4 +
-		     (bytes >> (power - 2) & 3);
-	}
-	chances = bpf_map_lookup_elem(&sample_chances, &zero);
-	return chances ? chances->v[at & 2047] : 0;
-}
-
-/* The chance of that size, when it is taken; 0 when it is not. */
-static UNWIND_INLINE uint32_t draw(uint64_t bytes)
-{
-	uint32_t chance;
-
-	if (sample_every == 1)
-		return WIRE_SAMPLE_ALWAYS;
-	if (sample_every) {
-		chance = 0xffffffffu / sample_every;
-		return bpf_get_prandom_u32() <= chance ? chance : 0;
-	}
-	chance = chance_of(bytes);
-	return chance == WIRE_SAMPLE_ALWAYS || bpf_get_prandom_u32() < chance ? chance : 0;
-}
-
-/* The chance that the allocator itself gave to what its hook is called for. */
-static UNWIND_INLINE uint32_t hook_chance(struct pt_regs *regs, uint64_t cookie, uint64_t bytes)
-{
-	uint64_t weight = reg_of(regs, cookie >> 4 & 15);
-	if (!(cookie >> 16 & WIRE_SAMPLE_F_WEIGHED))
-		return chance_of(bytes);
-	if (bytes >= weight || bytes >> 31)
-		return WIRE_SAMPLE_ALWAYS;
-	return (uint32_t)(((bytes ? bytes : 1) << 32) / (weight ? weight : 1));
-}
-
-/* How many of its kind it stands for, in 1/65536. */
-static UNWIND_INLINE uint64_t weight_of(uint32_t chance)
-{
-	return chance == WIRE_SAMPLE_ALWAYS ? 1 << 16 : (1ULL << 48) / (chance ? chance : 1);
-}
-
-/* No more than 2^20 calls stand for one another by their number, and no address space has 2^47 bytes. */
-static UNWIND_INLINE uint64_t weigh(uint64_t bytes, uint32_t chance)
-{
-	uint64_t weight = weight_of(chance);
-	if (chance == WIRE_SAMPLE_ALWAYS)
-		return bytes;
-	if (bytes >> 34)
-		return (bytes >> 20) * weight << 4;
-	return bytes >> 28 ? (bytes >> 8) * weight >> 8 : bytes * weight >> 16;
-}
-
-/* What one sample adds to the variance of a sum: w^2 (1 - c). */
-static UNWIND_INLINE uint64_t variance_of(uint64_t weighed, uint32_t shift, uint32_t chance)
-{
-	uint64_t w = weighed >> (shift & 63);
-	return chance == WIRE_SAMPLE_ALWAYS ? 0 : w * w * ((0xffffffffu - chance) >> 16) >> 16;
-}
+#include "bpf/sample_chance.h"
 
 /* The row of that stack, made where there is none; 0 where there is no room. */
 static UNWIND_INLINE struct wire_sample_row *row_of(const struct wire_sample_row_key *key,
@@ -343,18 +259,28 @@ static UNWIND_INLINE void put_event(uint32_t kind, uint32_t pid, uint32_t tid, u
 		count_by(WIRE_SAMPLE_LOST_EVENTS, 1);
 }
 
-/* The stack of the place where the thread stands: its hash, kept; 0 where there is none or no room. */
-static UNWIND_INLINE uint64_t stack_here(struct pt_regs *regs, uint32_t pid, uint32_t tid,
-					 struct sample_room *room)
+/* This CPU's room, by whoever has begun it: what is only handed on to a function may not be handed to a map by Linux 6.1. */
+static UNWIND_INLINE struct sample_room *room_told(void)
 {
-	uint32_t slot = 0, one = 1;
+	uint32_t zero = 0;
+	return bpf_map_lookup_elem(&sample_rooms, &zero);
+}
+
+/* The stack of the place that the room was told: its hash, kept; 0 where there is none or no room. */
+WALK_APART uint64_t stack_at(void)
+{
+	struct sample_room *room = room_told();
+	uint32_t slot = 0, one = 1, pid;
 	uint64_t hash = 0;
-	struct walk *w = walk_begin(tid, &slot);
+	if (!room)
+		return 0;
+	pid = room->told.pid;
+	struct walk *w = walk_begin(room->told.tid, &slot);
 	if (!w) {
 		count_by(WIRE_SAMPLE_STACKLESS, 1);
 		return 0;
 	}
-	if (walk_stack(w, slot, pid, regs->ip, regs->sp, regs->bp, regs->bx)) {
+	if (walk_stack(w, slot, pid, room->told.ip, room->told.sp, room->told.bp, room->told.bx)) {
 		bpf_map_update_elem(&sample_strangers, &pid, &one, BPF_ANY);
 		count_by(WIRE_SAMPLE_STACKLESS, 1);
 		walk_end(w);
@@ -365,7 +291,7 @@ static UNWIND_INLINE uint64_t stack_here(struct pt_regs *regs, uint32_t pid, uin
 		room->stack.count = w->out.count;
 		room->stack.stop = w->out.stop;
 		room->stack.guessed = w->out.guessed;
-		__builtin_memcpy(room->stack.frame, w->out.frame, sizeof(room->stack.frame));
+		bpf_probe_read_kernel(room->stack.frame, sizeof(room->stack.frame), w->out.frame);
 		if (bpf_map_update_elem(&sample_stacks, &hash, &room->stack, BPF_ANY)) {
 			count_by(WIRE_SAMPLE_LOST_STACKS, 1);
 			hash = 0;
@@ -375,19 +301,36 @@ static UNWIND_INLINE uint64_t stack_here(struct pt_regs *regs, uint32_t pid, uin
 	return hash;
 }
 
-/* The sample enters its row. */
-static UNWIND_INLINE void enter_row(uint32_t pid, uint64_t stack, uint64_t bytes, uint32_t chance,
-				    uint64_t weighed, uint32_t number, struct sample_room *room)
+/* The stack of the place where the thread stands. */
+static UNWIND_INLINE uint64_t stack_here(struct pt_regs *regs, uint32_t pid, uint32_t tid,
+					 struct sample_room *room)
 {
-	struct wire_sample_row_key key = { .stack = stack, .pid = pid };
-	struct wire_sample_row *row = row_of(&key, room, number);
-	uint64_t weight = weight_of(chance);
+	room->told.pid = pid;
+	room->told.tid = tid;
+	room->told.ip = regs->ip;
+	room->told.sp = regs->sp;
+	room->told.bp = regs->bp;
+	room->told.bx = regs->bx;
+	return stack_at();
+}
+
+/* The sample that the room was told enters its row. */
+WALK_APART int enter_told(void)
+{
+	struct sample_room *room = room_told();
+	if (!room)
+		return 0;
+	uint32_t chance = room->told.chance;
+	uint64_t bytes = room->told.bytes;
+	struct wire_sample_row_key key = { .stack = room->told.stack, .pid = room->told.pid };
+	struct wire_sample_row *row = row_of(&key, room, room->told.number);
+	uint64_t weight = weight_of(chance), weighed = weigh(bytes, chance);
 	uint32_t size = bytes ? log2_of(bytes) : 0;
 
 	if (!row) {
 		count_by(WIRE_SAMPLE_LOST_ROWS, 1);
 		count_by(WIRE_SAMPLE_TAKEN_BYTES, weighed);
-		return;
+		return 0;
 	}
 	if (size >= WIRE_SAMPLE_SIZES)
 		size = WIRE_SAMPLE_SIZES - 1;
@@ -399,6 +342,18 @@ static UNWIND_INLINE void enter_row(uint32_t pid, uint64_t stack, uint64_t bytes
 	__sync_fetch_and_add(&row->variance_count, variance_of(weight, sample_count_shift, chance));
 	__sync_fetch_and_add(&row->size[size], weight);
 	row->last_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static UNWIND_INLINE void enter_row(uint32_t pid, uint64_t stack, uint64_t bytes, uint32_t chance,
+				    uint32_t number, struct sample_room *room)
+{
+	room->told.pid = pid;
+	room->told.stack = stack;
+	room->told.bytes = bytes;
+	room->told.chance = chance;
+	room->told.number = number;
+	enter_told();
 }
 
 /* A block that was followed is no more. */
@@ -554,8 +509,7 @@ static UNWIND_INLINE int take_call(struct pt_regs *regs)
 		return 0;
 	count_by(WIRE_SAMPLE_TAKEN, 1);
 	stack = stack_here(regs, pid, tid, room);
-	enter_row(pid, stack, bytes, chance, weigh(bytes, chance),
-		  cookie >> 32 & (WIRE_SAMPLE_FUNCTIONS_MAX - 1), room);
+	enter_row(pid, stack, bytes, chance, cookie >> 32 & (WIRE_SAMPLE_FUNCTIONS_MAX - 1), room);
 	if (sample_send) {
 		struct wire_sample_live live = { .bytes = bytes, .stack = stack, .chance = chance };
 		put_event(WIRE_SAMPLE_ALLOC, pid, tid, 0, &live);
@@ -710,7 +664,7 @@ static UNWIND_INLINE void call_ends(struct pt_regs *regs)
 	struct sample_room *room = room_begin(tid);
 	if (!room)
 		return;
-	enter_row(pid, live.stack, bytes, live.chance, weigh(bytes, live.chance),
+	enter_row(pid, live.stack, bytes, live.chance,
 		  cookie >> 32 & (WIRE_SAMPLE_FUNCTIONS_MAX - 1), room);
 	room_end(room);
 	put_live(pid, addr, &live);

@@ -82,16 +82,6 @@ static UNWIND_INLINE int usdt_free(uint32_t pid, uint32_t tid, uint64_t addr)
 	return 0;
 }
 
-/*
- * In a function of its own: with more than so much code behind it Linux 6.18 loses the loop that the tables of rules are left out by
- * ("verifier bug: No program to jit").
- */
-static WALK_APART uint64_t stack_apart(struct pt_regs *regs, uint32_t pid, uint32_t tid,
-				       struct sample_room *room)
-{
-	return stack_here(regs, pid, tid, room);
-}
-
 /* otel_memory:alloc(ptr, size, weighted_bytes): one that the program has drawn. */
 static UNWIND_INLINE int usdt_alloc(struct pt_regs *regs, uint32_t pid, uint32_t tid,
 				    uint32_t number, const struct wire_sample_usdt *u,
@@ -112,9 +102,8 @@ static UNWIND_INLINE int usdt_alloc(struct pt_regs *regs, uint32_t pid, uint32_t
 		return 0;
 	}
 	count_by(WIRE_SAMPLE_TAKEN, 1);
-	live.stack = stack_apart(regs, pid, tid, room);
-	enter_row(pid, live.stack, live.bytes, live.chance, weigh(live.bytes, live.chance), number,
-		  room);
+	live.stack = stack_here(regs, pid, tid, room);
+	enter_row(pid, live.stack, live.bytes, live.chance, number, room);
 	if (sample_track && addr)
 		put_live(pid, addr, &live);
 	if (sample_send)

@@ -114,7 +114,7 @@ static UNWIND_INLINE int kernel_takes(void *ctx, uint32_t number, uint64_t addr,
 					 .stack = kernel_stack(ctx, what, room),
 					 .chance = chance,
 					 .tid = tid };
-	enter_row(0, live.stack, bytes, chance, weigh(bytes, chance), number, room);
+	enter_row(0, live.stack, bytes, chance, number, room);
 	room_end(room);
 	if (sample_track)
 		put_live(0, addr, &live);

@@ -33,8 +33,8 @@ struct walk {
 	int32_t stop;
 	uint64_t tag;  /* generation << 47 */
 	uint64_t hash; /* of the frames so far */
-	uint64_t there, next,
-		code; /* what a frame pointer names: kept here, since BPF's stack is small */
+	uint64_t there,
+		next; /* what a frame pointer names: kept here, since BPF's stack is small */
 	struct wire_stack out;
 	/*
 	 * Copies of stack memory, one of an even page and one of an odd page: a frame across two pages needs both, by
@@ -243,6 +243,14 @@ walk_place(struct walk *w, const struct wire_stack_place *places, uint64_t pc)
 	return WALK_PLACE(places, w->place);
 }
 
+/* The same, of what is not on the short way: looked through once. */
+WALK_APART int walk_is_place(struct walk *w, uint64_t pc)
+{
+	uint32_t zero = 0;
+	const struct wire_stack_place *places = bpf_map_lookup_elem(&walk_places, &zero);
+	return w && places && walk_place(w, places, pc) ? 1 : 0;
+}
+
 static UNWIND_INLINE uint64_t walk_lookup(const struct walk_tools *t, uint64_t ip)
 {
 	const struct wire_stack_place *p = walk_place(t->w, t->places, ip - 1);
@@ -327,7 +335,7 @@ static UNWIND_INLINE int walk_to(struct walk *w, const struct unwind_frame *f, i
 	return 0;
 }
 
-static UNWIND_INLINE int walk_is_behind_call(uint64_t ip)
+WALK_APART int walk_is_behind_call(uint64_t ip)
 {
 	uint64_t code = 0;
 
@@ -340,13 +348,12 @@ static UNWIND_INLINE int walk_is_behind_call(uint64_t ip)
  * A function without recipes that calls nobody often makes no frame either, then rbp is its caller's or anything: where it returns
  * to stands at the stack pointer. That is believed where it leads to code behind a call. Return 1: @f is the caller.
  */
-static UNWIND_INLINE int walk_leaf(struct walk *w, const struct wire_stack_place *places,
-				   struct unwind_frame *f)
+static UNWIND_INLINE int walk_leaf(struct walk *w, struct unwind_frame *f)
 {
 	uint64_t word = 0;
 
 	if (w->frames != 1 || walk_load(w, f->sp, &word) || word >> 47 ||
-	    !walk_place(w, places, word - 1) || !walk_is_behind_call(word))
+	    !walk_is_place(w, word - 1) || !walk_is_behind_call(word))
 		return 0;
 	f->ip = word;
 	f->sp += 8;
@@ -359,20 +366,14 @@ static UNWIND_INLINE int walk_leaf(struct walk *w, const struct wire_stack_place
  */
 WALK_APART int walk_elsewhere(struct walk *w)
 {
-	const struct wire_stack_place *places;
-	uint32_t zero = 0;
-
 	if (!w || w->bp & 7 || w->bp < 4096 || w->bp >> 47 || w->elsewhere >= WALK_ELSEWHERE_MAX ||
 	    (w->bp < w->sp && w->sp - w->bp <= UNWIND_GUESS_MAX))
 		return WIRE_STOP_GAP;
 	w->elsewhere++;
 	if (walk_load(w, w->bp + 8, &w->there) || walk_load(w, w->bp, &w->next) ||
-	    w->there < 4096 || w->there >> 47 ||
-	    bpf_probe_read_user(&w->code, sizeof(w->code), (void *)(w->there - 8)) ||
-	    !unwind_follows_call(w->code))
+	    w->there < 4096 || w->there >> 47 || !walk_is_behind_call(w->there))
 		return WIRE_STOP_GAP;
-	places = bpf_map_lookup_elem(&walk_places, &zero);
-	if (!places || !walk_place(w, places, w->there - 1))
+	if (!walk_is_place(w, w->there - 1))
 		return WIRE_STOP_GAP;
 	w->guessed++;
 	w->ip = w->there;
@@ -385,11 +386,10 @@ WALK_APART int walk_elsewhere(struct walk *w)
 /* One frame with a recipe other than the common one. */
 WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 {
-	uint32_t kind = unwind_rule_kind(rule), zero = 0;
-	const struct wire_stack_place *places = bpf_map_lookup_elem(&walk_places, &zero);
+	uint32_t kind = unwind_rule_kind(rule);
 	int stop;
 
-	if (!w || !places)
+	if (!w)
 		return 1;
 	struct unwind_frame f = { w->ip, w->sp, w->bp, w->bx };
 	/* what a runtime makes may be new, or writable and not executable for a moment: a guess has led there */
@@ -405,11 +405,11 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 	if (!walk_note(w, f.ip))
 		return 1;
 	if (kind == WIRE_RULE_GAP || kind == WALK_CODE) {
-		stop = walk_leaf(w, places, &f) ? UNWIND_GO_ON : unwind_guess(w, &f);
+		stop = walk_leaf(w, &f) ? UNWIND_GO_ON : unwind_guess(w, &f);
 		if (stop == WIRE_STOP_GAP && walk_elsewhere(w) == UNWIND_GO_ON)
 			return 0;
 		/* a guess has to lead to code */
-		if (stop == UNWIND_GO_ON && f.ip && !walk_place(w, places, f.ip - 1) &&
+		if (stop == UNWIND_GO_ON && f.ip && !walk_is_place(w, f.ip - 1) &&
 		    !walk_is_behind_call(f.ip))
 			stop = WIRE_STOP_GAP;
 		if (stop == UNWIND_GO_ON)

@@ -101,7 +101,7 @@ struct wire_pages_fault {
 	uint32_t tid;
 	uint32_t pending;
 	uint32_t window_stack;
-	uint32_t reserved;
+	uint32_t windows;
 	uint64_t populated; /* address that the system call before was asked to bring in, + 1 */
 };
 #define WIRE_PAGES_FAULTS 16384
