@@ -525,6 +525,9 @@ int bpftables_open(struct bpftables *t, const struct bpftables_maps *maps, struc
 	if (places == MAP_FAILED)
 		return err_set(err, -errno, "cannot map the kernel's list of mappings");
 	t->places = places;
+	/* a child would be given all of their pages, which costs as much as the fork */
+	madvise(words, bpftables_bytes(t), MADV_DONTFORK);
+	madvise(places, sizeof(struct wire_stack_place) * WIRE_STACK_PLACES_MAX, MADV_DONTFORK);
 	t->words_used = 8; /* number 0 means "not placed" */
 	for (uint32_t i = 0; i < t->table_count; i++)
 		place_table(t, &t->tables[i]);
