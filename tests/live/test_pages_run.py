@@ -74,7 +74,8 @@ CHILD = ("import mmap,os,sys,time\n"
          "for i in range(0,24<<20,4096): m[i]=1\n"
          "b=[bytearray(1<<14) for _ in range(800)]\n"
          "print('touched',flush=True)\n"
-         "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n")
+         "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+         "os._exit(0)\n") # by the interpreter's way out the mapping goes first, and a reading may come in between
 FORKS = ("import mmap,os,sys,time\n"
          "if os.fork() == 0:\n"
          "    m=mmap.mmap(-1,16<<20,mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\n"
