@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session.h - a heap on the terminal, of a recording or of one that grows, until the reader has seen enough. In order of use:
+ * paint_check(), heap_session_new(), heap_session_run(), heap_session_stack(), heap_session_free(). One thread.
+ */
+#ifndef TUI_SESSION_H
+#define TUI_SESSION_H
+
+#include <sys/types.h>
+
+#include "query/recording.h"
+#include "tui/heap.h"
+
+struct heap_session;
+
+/** struct heap_session_opt - all that is named is lent as long as the session. */
+struct heap_session_opt {
+	const char *path; /* the recording; NULL: what is being written of process @pid */
+	pid_t pid;
+	const struct query *query;
+	const struct recording_ears *ears; /* before the screen is taken */
+	const char *words;                 /* what is selected; NULL: all */
+	enum view_by by;
+	enum view_cost cost;
+	int cost_given; /* else what lives of one that grows or of a moment, what there was at the peak of a finished one */
+	int inverted;
+	uint64_t delay_ns; /* between two looks at what grows */
+	void (*short_name)(struct buf *to, const char *function, int ascii); /* out/name.h */
+};
+
+/** heap_session_new() - read it, or begin to follow it. NULL with @err. */
+struct heap_session *heap_session_new(const struct heap_session_opt *opt, struct err *err);
+/** heap_session_run() - take the screen until the reader leaves. 0 or negative errno. */
+int heap_session_run(struct heap_session *session, struct err *err);
+/** heap_session_stack() - the path that was asked for to be printed afterwards; empty where none was. Lent. */
+const struct buf *heap_session_stack(const struct heap_session *session);
+void heap_session_free(struct heap_session *session);
+
+#endif
