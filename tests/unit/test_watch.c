@@ -18,6 +18,8 @@
 
 #include "base/clock.h"
 #include "watch/last.h"
+#include "watch/reading.h"
+#include "watch/table.h"
 #include "watch/watchers.h"
 
 #define MIB (1u << 20)
@@ -366,9 +368,84 @@ static void targets_are_found_once_and_a_name_is_waited_for(void **state)
 	assert_true(targets_find(&nowhere, 0, &list, &err) < 0);
 }
 
+static void a_reading_adds_up_quick_or_not(void **state)
+{
+	(void)state;
+	for (int quick = 0; quick < 2; quick++) {
+		const struct reading_opt opt = { .quick = quick };
+		struct target target;
+		struct err err = { 0 };
+		uint64_t sum = 0;
+		assert_int_equal(target_open(&target, getpid(), &err), 0);
+		struct breakdown *b = reading_take(&target, &opt, &err);
+		if (!b)
+			fail_msg("%s", err.msg);
+		for (size_t i = 0; i < b->class_count; i++)
+			sum += b->classes[i].rss_bytes;
+		assert_int_equal(sum, b->rss_bytes);
+		if (!quick)
+			assert_in_range(b->pss_bytes, 1, b->rss_bytes);
+		assert_non_null(b->settings);
+		assert_non_null(b->beside);
+		breakdown_free(b);
+		target_close(&target);
+	}
+}
+
+struct seen {
+	int tables, left;
+	uint64_t rss_bytes;
+};
+
+static int on_table(void *ctx, struct ledger *ledger, struct err *err)
+{
+	struct seen *seen = ctx;
+	(void)err;
+	seen->tables++;
+	seen->rss_bytes = ledger_sums(ledger).rss_bytes;
+	return --seen->left ? 0 : -EPIPE;
+}
+
+static void on_slowed(void *ctx, size_t count, uint64_t cpu_ns, uint64_t period_ns)
+{
+	(void)ctx;
+	assert_int_equal(count, 1);
+	assert_true(period_ns >= cpu_ns);
+}
+
+static int on_no_signal(void *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+static void tables_come_again_until_somebody_has_seen_enough(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	pid_t own = getpid();
+	const struct target_list list = { &own, 1 };
+	const struct targets targets = { .pids = { own }, .pid_count = 1 };
+	struct seen seen = { .left = 2 };
+	const struct table_opt opt = { .targets = &targets,
+				       .period_ns = 1000000,
+				       .sort = REGIONS_BY_PSS,
+				       .signals = -1,
+				       .ctx = &seen,
+				       .signalled = on_no_signal,
+				       .show = on_table,
+				       .slowed = on_slowed };
+	if (watch_table(&opt, &list, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_int_equal(seen.tables, 2);
+	assert_true(seen.rss_bytes > MIB / 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_reading_adds_up_quick_or_not),
+		cmocka_unit_test(tables_come_again_until_somebody_has_seen_enough),
 		cmocka_unit_test(a_process_is_looked_at_until_it_ends_and_its_growth_is_kept),
 		cmocka_unit_test(a_rule_is_met_once_and_the_ears_may_stop_it),
 		cmocka_unit_test(its_time_is_over_when_it_was_said_to_be),
