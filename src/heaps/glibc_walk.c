@@ -379,6 +379,9 @@ static int hand_over(struct walk *w, struct units *units)
 			unit.slot = unit.bytes - 16;
 			unit.head = 16;
 			unit.used = 1;
+			unsigned class = units_class(unit.slot);
+			units->class_count[class]++;
+			units->class_bytes[class] += unit.slot;
 		}
 		rc = units_add(units, &unit);
 	}

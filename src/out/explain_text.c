@@ -24,6 +24,12 @@ struct page {
 	uint64_t folded;
 };
 
+/* What would be told as 0.0 MiB, and is no hundredth of its line, or the largest there, either. */
+static int is_nothing(uint64_t bytes, uint64_t line)
+{
+	return bytes < FOLD_NAMED && bytes < line / 100;
+}
+
 static const char *mib(char to[TEXT_NUMBER_MAX], uint64_t bytes)
 {
 	snprintf(to, TEXT_NUMBER_MAX, "%.1f", (double)bytes / 1048576);
@@ -106,9 +112,9 @@ static void name_groups(struct page *p, unsigned class, size_t most, struct buf 
 	char n[TEXT_NUMBER_MAX];
 	size_t count, shown_count = 0;
 	struct explain_ranked *ranked = explain_rank(p->e, class, &count);
-	uint64_t rest = 0;
+	uint64_t rest = 0, line = p->e->sheet->class_bytes[class];
 	for (size_t i = 0; i < count; i++) {
-		if (shown_count == most) {
+		if (shown_count == most || (shown_count && is_nothing(ranked[i].bytes, line))) {
 			rest += ranked[i].bytes;
 			continue;
 		}
@@ -117,7 +123,7 @@ static void name_groups(struct page *p, unsigned class, size_t most, struct buf 
 			   mib(n, ranked[i].bytes));
 		shown_count++;
 	}
-	if (rest)
+	if (!is_nothing(rest, line))
 		buf_printf(to, ", others %s", mib(n, rest));
 	free(ranked);
 }
@@ -268,8 +274,7 @@ static void put_holes(struct page *p)
 {
 	const struct explain *e = p->e;
 	const struct sheet *sheet = e->sheet;
-	CLEANUP(buf_fini) struct buf name = { 0 };
-	CLEANUP(buf_fini) struct buf text = { 0 };
+	CLEANUP(buf_fini) struct buf name = { 0 }, text = { 0 };
 	char n[TEXT_NUMBER_MAX], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
 	uint64_t holes = sheet->class_bytes[SHEET_HOLES], rest = 0;
 	const char *units = has_slabs(e) ? "slabs" : "pages";
@@ -312,22 +317,23 @@ static void name_touched(struct page *p, const char *label, struct buf *to)
 {
 	CLEANUP(buf_fini) struct buf name = { 0 };
 	char n[TEXT_NUMBER_MAX];
-	uint64_t rest = 0;
+	uint64_t rest = 0, most = 0;
 	size_t count, at = explain_touched(p->e, label, &count);
 	for (size_t i = 0; i < count; i++) {
 		const struct explain_touch *touch = &p->e->touched[at + i];
 		struct view_frame frame;
-		if (i >= 3) {
+		if (i >= 3 || (i && is_nothing(touch->bytes, most))) {
 			rest += touch->bytes;
 			continue;
 		}
 		explain_touch_frame(touch, touch->first, &frame);
+		most = i ? most : touch->bytes;
 		buf_printf(
 			to, "%s%s %s", i ? ", " : "",
 			shown(&name, frame.function ? frame.function : frame.module, p->ascii, 48),
 			mib(n, touch->bytes));
 	}
-	if (rest)
+	if (!is_nothing(rest, most))
 		buf_printf(to, ", others %s", mib(n, rest));
 }
 
@@ -563,8 +569,7 @@ static void put_occupancy(struct page *p)
 static void put_in_force(struct page *p)
 {
 	const struct snapshot *s = p->e->snapshot;
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	CLEANUP(buf_fini) struct buf name = { 0 };
+	CLEANUP(buf_fini) struct buf text = { 0 }, name = { 0 };
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
 	size_t count;
 	struct explain_module *modules = explain_modules(p->e, &count);
@@ -667,18 +672,21 @@ static void put_beside(struct page *p)
 static void put_pins(struct page *p)
 {
 	const struct sheet *sheet = p->e->sheet;
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	CLEANUP(buf_fini) struct buf name = { 0 };
+	CLEANUP(buf_fini) struct buf text = { 0 }, name = { 0 };
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
 	if (!sheet->pin_count || is_small(p, sheet->pins[0].free_below_bytes + 1))
 		return;
 	buf_puts(&text, "The heap's top is pinned by");
-	for (unsigned i = 0; i < sheet->pin_count && i < 3; i++)
+	for (unsigned i = 0; i < sheet->pin_count && i < 3; i++) {
+		uint64_t below = sheet->pins[i].free_below_bytes;
+		if (i && is_nothing(below, sheet->pins[0].free_below_bytes))
+			break;
 		buf_printf(
 			&text, "%s %s of %s (%s MiB free below it)", i ? "," : "",
 			text_bytes(b, sheet->pins[i].bytes),
 			shown(&name, explain_group_name(p->e, sheet->pins[i].group), p->ascii, 40),
-			mib(a, sheet->pins[i].free_below_bytes));
+			mib(a, below));
+	}
 	fputs("  ", p->to);
 	wrap(p, 2, 2, buf_cstr(&text));
 }
@@ -757,8 +765,7 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *opt, struct err *err)
 {
 	const struct sheet *sheet = e->sheet;
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	CLEANUP(buf_fini) struct buf name = { 0 };
+	CLEANUP(buf_fini) struct buf text = { 0 }, name = { 0 };
 	char a[TEXT_NUMBER_MAX];
 	struct page p;
 	size_t count;

@@ -176,6 +176,19 @@ def test_a_program_that_nobody_records_is_told_by_size(byteledger, prog):
         assert all(len(row) <= 80 for row in text.splitlines() if "%" not in row or "How full" not in row), text
 
 
+def test_blocks_that_malloc_maps_one_by_one_are_told_by_size_too(byteledger):
+    program = subprocess.Popen([sys.executable, "-c", "keep = [bytearray(b'x') * (1 << 20) for _ in range(40)]; print(flush=True); input()"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        program.stdout.readline()
+        sheet = explain(byteledger, "-p", str(program.pid))
+        line = next(line for line in sheet["lines"] if line["label"] == "not recorded")
+        assert sum(size["blocks"] for size in line["sizes"] if size["from"] == 1 << 20) >= 40
+        assert sum(size["bytes"] for size in line["sizes"]) > 40 << 20
+    finally:
+        program.communicate(b"\n")
+
+
 def test_a_recording_is_explained_at_its_peak_and_at_other_times(byteledger, prog, tmp_path):
     path = tmp_path / "a.blt"
     with Frag(byteledger, prog("frag"), path, blocks=50000, options=("--snapshot", "1s")) as program:
