@@ -157,7 +157,7 @@ def thread_tests(tally, folder):
 
 
 def run_live(xml, temporary, *select):
-    """pytest on the live tests, as one process; the outcome stands in `xml`."""
+    """pytest on the live tests; the outcome stands in `xml`."""
     if os.path.exists(xml):
         os.unlink(xml)
     return subprocess.run([sys.executable, "-m", "pytest", "-c", "tests/live/pytest.ini", "--rootdir", ".", "-q", "--no-header",
@@ -183,7 +183,8 @@ def live_tests(tally, everything, select):
     start = time.time()
     xml = os.path.join(BUILD, "live.xml")
     temporary = tempfile.mkdtemp(prefix="byteledger-check-")  # a short path: sockets stand there
-    args = ["tests/live"]
+    # a file's tests stay together; most of them wait for something most of the time
+    args = ["tests/live", "-n", str(min(2, os.cpu_count() or 1)), "--dist", "loadfile"]
     if not everything:
         args += ["-m", "not large and not guest"]
     if select:
@@ -256,10 +257,10 @@ def main():
         meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"])
     if not opt.quick:
         compile_in(tally, "build with clang, warnings are errors", os.path.join(BUILD, "clang"),
-                   ["-Dlive=false", "-Dpage=false"], {"CC": "clang", "CXX": "clang++"})
+                   ["-Dlive=false", "-Dpage=false", "-Doptimization=0", "-Ddebug=false"], {"CC": "clang", "CXX": "clang++"})
         folder = os.path.join(BUILD, "asan")
         if compile_in(tally, "build with address and undefined-behaviour sanitizers", folder,
-                      ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1"]):
+                      ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1", "-Dc_args=-g1"]):
             meson_tests(tally, "sanitizers", folder, ["unit", "golden", "corpus"],
                         {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=0"}, 4)
         folder = os.path.join(BUILD, "tsan")
