@@ -165,6 +165,15 @@ static int own_stacks(struct breakdown *b, const struct memory *memory)
 					   .weak = OWNED_STACK };
 		rc = owned_add(b->owned, &span);
 	}
+	for (size_t i = 0; i < b->idle_stacks.count && rc == 0; i++) {
+		struct owned_span span = { .start = b->idle_stacks.blocks[i].start,
+					   .end = b->idle_stacks.blocks[i].end,
+					   .label = "stack cache",
+					   .class = REGION_STACK_CACHE,
+					   .how = HOW_THREAD_DESCRIPTOR,
+					   .weak = OWNED_STACK };
+		rc = owned_add(b->owned, &span);
+	}
 	free(pages);
 	return rc;
 }

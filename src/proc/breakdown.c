@@ -509,6 +509,8 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 		      : smaps_each(target, classify_region, &classifier, &b->reading, err);
 	if (rc == 0)
 		rc = classify_end(&classifier);
+	b->idle_stacks = classifier.idle;
+	classifier.idle = (struct stack_blocks){ 0 };
 	classify_fini(&classifier);
 	pages_close(&c.pages);
 	if (rc == 0 && opt->keep == 0)
@@ -570,6 +572,7 @@ void breakdown_free(struct breakdown *b)
 	free(b->regions);
 	free(b->classes);
 	free(b->threads);
+	free(b->idle_stacks.blocks);
 	free(b->allocators);
 	beside_free(b->beside);
 	numa_free(b->numa);

@@ -13,6 +13,7 @@
 #include "proc/names.h"
 #include "proc/region.h"
 #include "proc/smaps.h"
+#include "proc/stacks.h"
 #include "proc/target.h"
 #include "proc/threads.h"
 
@@ -79,6 +80,8 @@ struct breakdown {
 		names_dropped;        /* of libbyteledger\'s table: valid, and against the rules */
 	struct thread_stack *threads; /* by tid */
 	size_t thread_count;
+	struct stack_blocks
+		idle_stacks; /* that wait in glibc's cache, where a mapping holds several stacks */
 	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
 	int heaps_refused; /* negative errno: what is resident may not be asked, so no allocator and no stack is told; 0 */

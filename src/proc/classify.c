@@ -36,6 +36,9 @@ void classify_fini(struct classifier *c)
 {
 	if (c->pagemap >= 0)
 		close(c->pagemap);
+	if (c->pages_opened > 0)
+		pages_close(&c->pages);
+	free(c->idle.blocks);
 	for (unsigned i = 0; i < CLASSIFY_GROUP_MAX; i++)
 		free(c->held[i].name);
 	free(c->module_path);
@@ -313,6 +316,56 @@ static int descriptor(struct classifier *c, const struct region *r, struct threa
 	return rc;
 }
 
+/** open_pages() - 1 where what is resident, and what is a guard, can be asked for. */
+static int open_pages(struct classifier *c)
+{
+	struct err ignored = { 0 };
+	if (!c->pages_opened)
+		c->pages_opened = pages_open(&c->pages, c->target, &ignored) < 0 ? -1 : 1;
+	return c->pages_opened > 0;
+}
+
+/**
+ * classify_stacks() - a mapping that may hold several stacks: its threads get theirs. 1 if it is stacks in the first place (@at_top: its
+ * end is one's), else 0, also where memory is short: then the top one is all that is known.
+ */
+static int classify_stacks(struct classifier *c, struct region *r, int at_top)
+{
+	struct stack_blocks all = { 0 };
+	uint64_t bytes = 0, ignored;
+	int live = 0;
+	if (c->unreadable || !open_pages(c) ||
+	    stacks_in(c->target, &c->pages, r, c->threads, c->thread_count, &all) < 0) {
+		free(all.blocks);
+		return 0;
+	}
+	for (size_t i = 0; i < all.count; i++) {
+		const struct stack_block *block = &all.blocks[i];
+		struct thread_stack *t =
+			block->tid ? threads_find(c->threads, c->thread_count, block->tid, 1)
+				   : NULL;
+		bytes += block->end - block->start;
+		live |= t != NULL;
+		if (!t)
+			stack_blocks_add(&c->idle, block);
+		if (!t || t->stack_end)
+			continue;
+		t->stack_start = block->start;
+		t->stack_end = block->end;
+		t->how = HOW_THREAD_DESCRIPTOR;
+		if (pages_count(&c->pages, block->start, block->end, &t->rss_bytes, &ignored,
+				NULL) < 0)
+			t->rss_bytes = 0;
+	}
+	size_t count = all.count;
+	free(all.blocks);
+	if (!count || (!at_top && bytes < (r->end - r->start) / 2))
+		return 0;
+	set(r, live ? REGION_STACK : REGION_STACK_CACHE, HOW_THREAD_DESCRIPTOR,
+	    live ? "thread stacks" : "stack cache");
+	return 1;
+}
+
 /**
  * classify_stack() - 1 if an anonymous writable mapping is a thread's stack. A stack pointer alone proves nothing: Go's
  * goroutines and other coroutines run on heap memory. A guard below or a thread descriptor at the top must join it.
@@ -323,8 +376,21 @@ static int classify_stack(struct classifier *c, struct region *r)
 	struct thread_stack *running = pointing_into(c, r);
 	if (!guarded && !running && !(r->flags & REGION_FLAG_GUARD))
 		return 0;
-	struct thread_descriptor found;
+	struct thread_descriptor found = { 0 };
 	int seen = r->end - r->start >= 16384 || running ? descriptor(c, r, &found) : 0;
+	/* of the first thread it stands in the loader's block of TLS, and its stack is the kernel's */
+	if (seen == 1 && !found.block_end && c->threads) {
+		struct thread_stack *first =
+			threads_find(c->threads, c->thread_count, found.tid, 1);
+		seen = !first || first->tid != c->target->pid;
+	}
+	int whole = seen == 1 && (!found.block_end || found.block_start <= r->start) &&
+		    ((found.block_end + 4095) & ~4095ull) <= r->end;
+	if (c->threads && !whole && (seen == 1 || running || r->flags & REGION_FLAG_GUARD)) {
+		int several = classify_stacks(c, r, seen == 1);
+		if (several)
+			return several;
+	}
 	if (seen == 1) {
 		struct thread_stack *thread =
 			found.tid ? threads_find(c->threads, c->thread_count, found.tid, 1) : NULL;

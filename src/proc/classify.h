@@ -11,6 +11,7 @@
 #include "proc/label.h"
 #include "proc/region.h"
 #include "proc/smaps.h"
+#include "proc/stacks.h"
 #include "proc/target.h"
 #include "proc/threads.h"
 
@@ -34,11 +35,15 @@ struct classifier {
 	size_t module_count;
 	struct thread_stack *threads; /* may be NULL: stacks are known by descriptor and shape */
 	size_t thread_count;
+	struct stack_blocks
+		idle; /* of threads that have ended, where mappings hold several stacks: to be taken, or freed */
 	region_fn put; /* label and owner are lent for the call */
 	void *ctx;
 
 	/* Private. */
 	int pagemap; /* descriptor, opened when it is needed; -1: memory of the target is left alone */
+	struct pages pages; /* likewise */
+	int pages_opened;
 	int unreadable; /* reading its memory is not permitted */
 	struct classify_held held[CLASSIFY_GROUP_MAX];
 	unsigned count;

@@ -45,10 +45,11 @@ static int by_claim(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* Stacks stay apart: each is one. */
 static int same(const struct owned_span *a, const struct owned_span *b)
 {
-	return a->class == b->class && a->label == b->label && a->owner == b->owner &&
-	       a->how == b->how;
+	return a->class != REGION_STACK_CACHE && a->class == b->class && a->label == b->label &&
+	       a->owner == b->owner && a->how == b->how;
 }
 
 static void put_span(struct owned_span *to, size_t *count, struct owned_span s, uint64_t start,
