@@ -272,7 +272,9 @@ static int params_look(const struct search *s, const char *at, const struct para
 	uint64_t trim = word(at), pad = word(at + 8), threshold = word(at + 16);
 	uint64_t base = word(at + shape->base), mmapped = word(at + shape->mmapped);
 	const struct region *region = region_at(s->regions, s->count, base);
-	if ((base && !(region && is_heap(region))) || mmapped & (s->memory->page_bytes - 1))
+	/* since 2.43 each mremap() of a large block leaves it 16 bytes too high */
+	uint64_t odd = s->before == 24 ? 15 : s->memory->page_bytes - 1;
+	if ((base && !(region && is_heap(region))) || mmapped & odd)
 		return 0;
 	int risen = threshold >= THRESHOLD && threshold <= THRESHOLD_MAX && trim == 2 * threshold;
 	int defaults = (threshold == THRESHOLD && trim == THRESHOLD) || risen;
@@ -300,7 +302,8 @@ static void find_params(struct search *s, const struct region *region)
 				    !params_look(s, bytes + i, shape))
 					continue;
 				r->params = at + i;
-				r->params_mmapped_bytes = word(bytes + i + shape->mmapped);
+				r->params_mmapped_bytes = word(bytes + i + shape->mmapped) &
+							  ~(s->memory->page_bytes - 1);
 				r->params_sbrk_base = word(bytes + i + shape->base);
 				r->trim_threshold = word(bytes + i);
 				r->top_pad = word(bytes + i + 8);
@@ -705,6 +708,11 @@ int glibc_find(const struct memory *memory, const struct region *regions, size_t
 	int rc = list_arenas(&s, bins);
 	if (!rc && !reading->arena_count)
 		return 0;
+	/* since 2.43 it is set up in programs that never ask it, as those that have another allocator */
+	if (!rc && reading->params && !reading->claimed_bytes && !reading->params_mmapped_bytes) {
+		glibc_fini(reading);
+		return 0;
+	}
 	if (!rc)
 		rc = add_main(&s);
 	if (!rc)

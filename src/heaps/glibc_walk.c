@@ -12,6 +12,8 @@
 #define LINKS_MAX (1u << 24)
 #define TABLE_MIN 0x200u /* a chunk of such a size at the start of the heap is a thread's cache */
 #define TABLE_MAX 0x500u
+#define TABLE_NUMBERS 64u /* of lists that it has at least */
+#define TABLE_HEADS 256u  /* from here on there are heads alone: up to 128 numbers of two bytes */
 #define AFTER_BINS \
 	2088u /* bins, binmap, next, next_free, attached_threads, system_mem, max_system_mem */
 #define RESYNC_MAX (64u << 20) /* looked through for the next chain of chunks behind damage */
@@ -266,16 +268,33 @@ static void walk_span(struct walk *w, const struct glibc_span *span, struct glib
 	}
 }
 
-/* The first chunk that malloc makes is the cache of the thread that called it. */
+/*
+ * The first chunk that malloc makes is the cache of the thread that called it; since 2.42 it comes with the first free() only, so a
+ * chunk of no table's size is one of an unknown shape where it has what a table has: places left, mostly equal, and heads of lists.
+ */
 static int table_is_unknown(struct walk *w)
 {
 	const struct glibc_reading *r = w->reading;
 	struct chunk chunk;
+	uint64_t at = (r->params_sbrk_base + 15) & ~15ull, words[TABLE_MAX / 8];
 	if (w->lists->table_count || !r->params_sbrk_base ||
-	    memory_read(w->memory, (r->params_sbrk_base + 15) & ~15ull, &chunk, sizeof(chunk)) < 0)
+	    memory_read(w->memory, at, &chunk, sizeof(chunk)) < 0)
 		return 0;
 	uint64_t size = size_of(chunk.word);
-	return size >= TABLE_MIN && size <= TABLE_MAX && !glibc_tcache_shape(size);
+	if (size < TABLE_MIN || size > TABLE_MAX || glibc_tcache_shape(size) ||
+	    memory_read(w->memory, at + 16, words, size - 16) < 0)
+		return 0;
+	uint16_t left[TABLE_NUMBERS];
+	unsigned most = 0, full = 0;
+	memcpy(left, words, sizeof(left));
+	for (unsigned i = 0; i < TABLE_NUMBERS; i++)
+		most = left[i] > most ? left[i] : most;
+	for (unsigned i = 0; i < TABLE_NUMBERS; i++)
+		full += left[i] == most;
+	for (uint64_t i = TABLE_HEADS / 8; i < (size - 16) / 8; i++)
+		if (words[i] && (words[i] & 15 || !glibc_span_at(r, words[i])))
+			return 0;
+	return most && full >= TABLE_NUMBERS / 2;
 }
 
 static void add_totals(struct glibc_totals *to, const struct glibc_totals *from)

@@ -49,9 +49,9 @@ def wait_for_snapshots(byteledger, path, more=2):
 class Frag:
     """tests/prog/frag, recorded by `run`; `ask` sends it a line."""
 
-    def __init__(self, byteledger, frag, path, allocator="glibc", blocks=200000, options=()):
+    def __init__(self, byteledger, frag, path, allocator="glibc", blocks=200000, options=(), environ=None):
         # mimalloc gives pages back after a while by itself: at once here, under the names of version 2.0 and of those behind it
-        env = {**os.environ, "MIMALLOC_DECOMMIT_DELAY": "0", "MIMALLOC_PURGE_DELAY": "0"}
+        env = {**os.environ, "MIMALLOC_DECOMMIT_DELAY": "0", "MIMALLOC_PURGE_DELAY": "0", **(environ or {})}
         if LIBRARIES[allocator]:
             env["LD_PRELOAD"] = LIBRARIES[allocator]
         argv = [frag, str(blocks), "90"] if path is None else [byteledger, "run", "-q", "-o", str(path), *options, "--",
@@ -151,7 +151,9 @@ def test_each_function_and_each_pair_comes_back_as_told(byteledger, prog, tmp_pa
     """A pair that holds nothing together beyond what each holds alone is told as no pair: then the sum comes back."""
     if not installed(allocator):
         pytest.skip(f"{LIBRARIES[allocator]} is not installed")
-    with Frag(byteledger, prog("frag"), tmp_path / "a.blt", allocator, blocks=200000) as program:
+    # malloc_trim() leaves alone what a thread caches, in newer releases two or three times as much: so many pages that are told stay
+    with Frag(byteledger, prog("frag"), tmp_path / "a.blt", allocator, blocks=200000,
+              environ={"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"} if allocator == "glibc" else None) as program:
         sheet = explain(byteledger, "--freeze", "-p", str(program.pid))
         alone = {name: group["alone_bytes"] for name, group in stacks(sheet, "allocator-holes").items()}
         pair = next((t["bytes"] for t in sheet["together"]
@@ -686,7 +688,14 @@ def test_regions_explain_and_the_end_of_run_say_it_in_the_same_words(byteledger,
     assert share in end, (share, end)
 
 
-READS_A_MIB = {"glibc": 16, "jemalloc": 12, "tcmalloc": 240, "mimalloc": 4}
+# since 3.0 mimalloc's pages of 64 KiB have their heads within themselves, before that those of 32 MiB stood together
+READS_A_MIB = {"glibc": 16, "jemalloc": 12, "tcmalloc": 240, "mimalloc": 4, "mimalloc 3": 17}
+
+
+def books(allocator):
+    """Whose books: mimalloc keeps them otherwise since 3.0."""
+    later = re.search(r"\.so\.([3-9])", os.path.realpath(LIBRARIES[allocator] or ""))
+    return f"{allocator} 3" if allocator == "mimalloc" and later else allocator
 
 
 @pytest.mark.parametrize("allocator", LIBRARIES)
@@ -708,4 +717,4 @@ def test_what_a_sheet_reads_grows_with_the_heap_and_no_faster(byteledger, prog, 
             program.communicate()
         reads.append(int(counted.split()[1]))
     assert sizes[1] > sizes[0] + 30, sizes
-    assert (reads[1] - reads[0]) / (sizes[1] - sizes[0]) < READS_A_MIB[allocator], (reads, sizes)
+    assert (reads[1] - reads[0]) / (sizes[1] - sizes[0]) < READS_A_MIB[books(allocator)], (reads, sizes)

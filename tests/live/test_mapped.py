@@ -10,7 +10,7 @@ four = mmap.mmap(-1, 15 << 20)
 three.close()
 """
 STAYS = MAPS + "import os\nos._exit(0)\n"
-ARENAS = "import ctypes\nd = [{'id': i, 'tags': [str(i), 'a%d' % i]} for i in range(60000)]\n"
+ARENAS = "import ctypes\nd = [{'id': i, 'tags': [str(i), 'a%d' % i]} for i in range(120000)]\n"
 
 
 def pages(byteledger, *command):
@@ -54,7 +54,7 @@ def test_what_an_allocator_maps_for_the_heap_is_not_counted_twice(byteledger, tm
         pytest.skip("jemalloc is not installed")
     page = json.loads(subprocess.run(
         [byteledger, "run", "--format", "json", "-o", tmp_path / "x.blt", "env", f"LD_PRELOAD={found[0]}", "perl", "-e",
-         "my @a = map { 'x' x 100000 } 1..400"], capture_output=True, text=True, timeout=60).stdout)
+         "my @a = map { chr(97 + $_ % 26) x 100000 } 1..400"], capture_output=True, text=True, timeout=60).stdout)
     assert page["totals"]["peak_bytes"] > 40_000_000
     assert page["mapped"]["allocator"]["peak_bytes"] > 40_000_000 > 10_000_000 > page["mapped"]["anonymous"]["peak_bytes"]
 
