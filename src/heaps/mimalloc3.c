@@ -6,11 +6,13 @@
  * is free by the arena's bitmap, or its own.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/search.h"
 #include "heaps/readers.h"
 #include "heaps/scan.h"
 
@@ -39,20 +41,30 @@ struct layout {
 	uint8_t arena;    /* what says that it is an arena's; below it the kernel's three */
 	uint8_t arena_start, arena_slices,
 		arena_bitmap; /* words of an arena; 255: it starts where its head is */
+	uint8_t thread;       /* word: the thread's part of a heap that has the page; 255: none */
 };
 
 static const struct layout layouts[] = {
-	{ "3.0", 5, 4, 6, 12, 16, 18, 0, 7, 255, 4, 8 },
-	{ "3.0, hardened", 5, 4, 6, 14, 16, 18, 0, 7, 255, 4, 8 },
-	{ "3.6", 4, 8, 6, 13, 40, 56, 1, 6, 5, 6, 14 },
+	{ "3.0", 5, 4, 6, 12, 16, 18, 0, 7, 255, 4, 8, 255 },
+	{ "3.0, hardened", 5, 4, 6, 14, 16, 18, 0, 7, 255, 4, 8, 255 },
+	{ "3.6", 4, 8, 6, 13, 40, 56, 1, 6, 5, 6, 14, 9 },
 };
 
 struct page {
 	uint64_t from, bytes; /* all that it has */
 	uint64_t start;       /* of its first block */
-	uint64_t block, thread_free, arena;
+	uint64_t block, thread_free, arena, thread;
 	uint32_t used, capacity, reserved;
 };
+
+/** struct part - what the pages of one thread's part of a heap hold. */
+struct part {
+	uint64_t at;
+	uint64_t live_bytes, live_count, cache_bytes, hole_bytes;
+	int internal; /* its blocks are parts for others: mimalloc's own */
+};
+#define PARTS_MAX 4096u
+#define PART_SLOTS 8192u
 
 struct mi3 {
 	struct breakdown *b;
@@ -67,7 +79,12 @@ struct mi3 {
 	struct {
 		uint64_t at, start, slices, info, bitmap; /* @bitmap: its chunks; 0: not known */
 	} arenas[ARENAS_MAX];
-	unsigned arena_count;
+	unsigned arena_count, arena_last;
+	uint64_t bits_at,
+		bits[CHUNK / 64];         /* a piece of a bitmap, and where it was read; 0: none */
+	struct part parts[PARTS_MAX + 1]; /* the first is nobody's */
+	uint16_t part_slots[PART_SLOTS];  /* numbers of parts by their address; 0: none */
+	unsigned part_count;
 	uint64_t done; /* end of what was accounted for: pages come in rising order */
 	uint64_t part[PART];
 };
@@ -97,8 +114,13 @@ static int decode(const struct mi3 *mi, const struct layout *l, uint64_t at, con
 			       .reserved = short_at(words, l->capacity + 2u) };
 	if (kind == l->arena) {
 		uint64_t arena = words[l->origin], base = arena;
+		unsigned known = 0;
+		while (known < mi->arena_count && mi->arenas[known].at != arena)
+			known++;
+		if (known < mi->arena_count)
+			base = mi->arenas[known].start;
 		if (!scan_heap_at(mi->b, arena, 8) ||
-		    (l->arena_start != 255 &&
+		    (known == mi->arena_count && l->arena_start != 255 &&
 		     memory_read(mi->memory, arena + l->arena_start * 8u, &base, 8) < 0))
 			return 0;
 		page->arena = arena;
@@ -137,6 +159,7 @@ static int read_page(struct mi3 *mi, uint64_t at, uint64_t slice, struct page *p
 			continue;
 		if (slice + SLICE > page->from && slice - page->from < page->bytes) {
 			mi->layout = &layouts[i];
+			page->thread = layouts[i].thread == 255 ? 0 : words[layouts[i].thread];
 			return PAGE_HERE;
 		}
 		if (mi->layout)
@@ -194,22 +217,52 @@ static unsigned find_arena(struct mi3 *mi, uint64_t at)
 	return mi->arena_count - 1;
 }
 
-/* Version 3.0 keeps the head of a page that is given back, and what leads to it. */
-static int is_given_back(struct mi3 *mi, const struct page *page)
+/*
+ * Version 3.0 keeps the head of a page that is given back, and what leads to it. What is free by its arena's bitmap is passed over before
+ * its head is read: of a heap that has shrunk there are more of those than of others.
+ */
+static int is_given_back(struct mi3 *mi, uint64_t at)
 {
-	unsigned arena = page->arena ? find_arena(mi, page->arena) : mi->arena_count;
-	uint64_t slice, word;
-	if (page->used || arena == mi->arena_count || !mi->arenas[arena].bitmap)
+	unsigned i = mi->arena_last;
+	if (i >= mi->arena_count || at < mi->arenas[i].start ||
+	    at - mi->arenas[i].start >= mi->arenas[i].slices << SLICE_SHIFT)
+		for (i = 0; i < mi->arena_count &&
+			    (at < mi->arenas[i].start ||
+			     at - mi->arenas[i].start >= mi->arenas[i].slices << SLICE_SHIFT);)
+			i++;
+	if (i == mi->arena_count)
 		return 0;
-	slice = (page->from - mi->arenas[arena].start) >> SLICE_SHIFT;
-	return slice < mi->arenas[arena].slices &&
-	       memory_read(mi->memory, mi->arenas[arena].bitmap + slice / 64 * 8, &word,
-			   sizeof(word)) == 0 &&
-	       (word >> slice % 64 & 1);
+	mi->arena_last = i;
+	if (!mi->arenas[i].bitmap)
+		return 0;
+	uint64_t slice = (at - mi->arenas[i].start) >> SLICE_SHIFT;
+	uint64_t line = mi->arenas[i].bitmap + slice / CHUNK * (CHUNK / 8);
+	if (mi->bits_at != line) {
+		mi->bits_at = 0;
+		if (memory_read(mi->memory, line, mi->bits, sizeof(mi->bits)) < 0)
+			return 0;
+		mi->bits_at = line;
+	}
+	return mi->bits[slice % CHUNK / 64] >> slice % 64 & 1;
+}
+
+/* The number of the part that has a page; 0: none is known. */
+static unsigned part_of(struct mi3 *mi, uint64_t at)
+{
+	unsigned slot = (unsigned)((at * 0x9e3779b97f4a7c15ull) >> 51) % PART_SLOTS;
+	while (mi->part_slots[slot] && mi->parts[mi->part_slots[slot]].at != at)
+		slot = (slot + 1) % PART_SLOTS;
+	if (!mi->part_slots[slot] && at && mi->part_count < PARTS_MAX) {
+		mi->parts[++mi->part_count].at = at;
+		mi->part_slots[slot] = (uint16_t)mi->part_count;
+	}
+	return at ? mi->part_slots[slot] : 0;
 }
 
 static void count_page(struct mi3 *mi, const struct page *page)
 {
+	unsigned number = part_of(mi, page->thread);
+	struct part *part = &mi->parts[number];
 	uint64_t end = page->from + page->bytes;
 	uint64_t resident = resident_in(mi, page->from, end);
 	uint64_t head = page->start - page->from, freed = count_freed(mi, page);
@@ -220,7 +273,8 @@ static void count_page(struct mi3 *mi, const struct page *page)
 			     .slot = page->block,
 			     .head = head,
 			     .used = page->used,
-			     .cached = (uint32_t)freed };
+			     .cached = (uint32_t)freed,
+			     .arena = (uint16_t)number };
 	units_add(mi->b->units, &unit);
 	if (!page->arena || find_arena(mi, page->arena) == mi->arena_count)
 		mi->sum.reserved_bytes += page->bytes;
@@ -229,10 +283,55 @@ static void count_page(struct mi3 *mi, const struct page *page)
 	/* what is beside blocks on the first pages is the head, and what keeps blocks apart */
 	own = own < head ? own : head;
 	mi->sum.metadata_bytes += own;
-	mi->sum.live_bytes += taken - freed * page->block;
-	mi->sum.live_count += page->used - freed;
-	mi->sum.cache_bytes += freed * page->block;
-	mi->sum.hole_bytes += resident - own > taken ? resident - own - taken : 0;
+	part->live_bytes += taken - freed * page->block;
+	part->live_count += page->used - freed;
+	part->cache_bytes += freed * page->block;
+	part->hole_bytes += resident - own > taken ? resident - own - taken : 0;
+}
+
+/* Where the pages are in the units that were added from @first on: the one that holds @addr. */
+static struct unit *unit_at(struct units *units, size_t first, uint64_t addr)
+{
+	size_t at =
+		first + search_beyond(units->units + first, units->count - first,
+				      sizeof(*units->units), offsetof(struct unit, start), addr);
+	return at > first && addr - units->units[at - 1].start < units->units[at - 1].bytes
+		       ? &units->units[at - 1]
+		       : NULL;
+}
+
+/*
+ * Threads' parts of heaps are blocks themselves, of a part that mimalloc has for itself (since 3.3): what that one has nobody asked for. Pages
+ * come in rising order, so units do.
+ */
+static void sum_parts(struct mi3 *mi, size_t first)
+{
+	struct units *units = mi->b->units;
+	for (unsigned i = 1; i <= mi->part_count; i++) {
+		const struct unit *in = unit_at(units, first, mi->parts[i].at);
+		if (in)
+			mi->parts[in->arena].internal = in->arena != 0;
+	}
+	for (unsigned i = 0; i <= mi->part_count; i++) {
+		const struct part *part = &mi->parts[i];
+		if (part->internal) {
+			mi->sum.metadata_bytes +=
+				part->live_bytes + part->cache_bytes + part->hole_bytes;
+			continue;
+		}
+		mi->sum.live_bytes += part->live_bytes;
+		mi->sum.live_count += part->live_count;
+		mi->sum.cache_bytes += part->cache_bytes;
+		mi->sum.hole_bytes += part->hole_bytes;
+	}
+	for (size_t i = first; i < units->count; i++) {
+		struct unit *unit = &units->units[i];
+		if (mi->parts[unit->arena].internal) {
+			unit->kind = UNIT_TABLES;
+			unit->slot = unit->head = unit->used = unit->cached = 0;
+		}
+		unit->arena = 0;
+	}
 }
 
 /* ---- the map -------------------------------------------------------------------------------------------------------- */
@@ -253,12 +352,16 @@ static void walk_part(struct mi3 *mi, uint64_t index, uint64_t part)
 			continue;
 		if (mi->page_count++ == PAGES_MAX || memory_is_spent(mi->memory))
 			return;
+		if (is_given_back(mi, slice))
+			continue;
 		/* slices that were a longer page's, and are nobody's now, may keep what they led to */
 		int found = read_page(mi, last, slice, &page);
 		mi->bad += found == NO_PAGE || (found == PAGE_HERE && page.from < mi->done);
 		if (found != PAGE_HERE || page.from < mi->done)
 			continue;
-		if (is_given_back(mi, &page))
+		/* the first of its arena was read before that was known */
+		if (!page.used && page.arena && find_arena(mi, page.arena) < mi->arena_count &&
+		    is_given_back(mi, slice))
 			continue;
 		mi->done = page.from + page.bytes;
 		count_page(mi, &page);
@@ -452,6 +555,7 @@ int mimalloc3_read(struct breakdown *b, const struct memory *memory)
 	rc = scan_data(b, memory, 0, look_for_map, mi);
 	if (rc == 1) {
 		mi->pages.start = mi->pages.end = 0;
+		sum_parts(mi, first);
 		walk_arenas(mi, first);
 		struct units mine = { .units = b->units->units + first,
 				      .count = b->units->count - first };

@@ -44,6 +44,18 @@ static void *symbol(const char *name)
 	return at;
 }
 
+/* What libc allocates for each thread but the first: the vector of modules' storage, whose first word is the one before. */
+static void *vector_of_libc(void)
+{
+#ifdef __x86_64__
+	char *vector;
+	__asm__("mov %%fs:8, %0" : "=r"(vector));
+	return vector - 16;
+#else
+	return NULL;
+#endif
+}
+
 /*
  * mimalloc keeps no sums in a release build, but lets its heap be walked: by its owner alone. In version 3 full pages are no heap's,
  * so the blocks that the program has are asked for their sizes.
@@ -65,7 +77,7 @@ static _Bool visit(const void *heap, const struct area *area, void *at, size_t s
 	return 1;
 }
 
-static void visit_own_heap(const struct blocks *blocks)
+static void visit_own_heap(const struct blocks *blocks, void *vector)
 {
 	int (*version)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "mi_version");
 	void *(*own)(void) = dlsym(RTLD_DEFAULT, "mi_heap_get_default");
@@ -76,6 +88,9 @@ static void visit_own_heap(const struct blocks *blocks)
 		return;
 	collect(0); /* takes back what other threads freed */
 	if (version && version() >= 300) {
+		_Bool (*has)(const void *) = symbol("mi_is_in_heap_region");
+		if (vector && has(vector))
+			visit(NULL, NULL, vector, malloc_usable_size(vector), NULL);
 		visit(NULL, NULL, blocks->at, malloc_usable_size(blocks->at), NULL);
 		for (size_t i = 0; i < blocks->count; i++)
 			if (blocks->at[i])
@@ -101,7 +116,7 @@ static void *work(void *ctx)
 	pthread_barrier_wait(&filled);
 	free_neighbours(w);
 	pthread_barrier_wait(&freed);
-	visit_own_heap(&w->blocks);
+	visit_own_heap(&w->blocks, w->number ? vector_of_libc() : NULL);
 	pthread_barrier_wait(&filled);
 	while (churn && w->number)
 		blocks_churn(&w->blocks);
