@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * own_names.c - the public functions of the allocators that programs carry. Sources: jemalloc(3), the headers of
- * tcmalloc (gperftools/tcmalloc.h) and mimalloc (mimalloc.h 1.7 to 2.2), Firefox's mozmemory.h, malloc(3), and the C++ ABI's names.
+ * tcmalloc (gperftools/tcmalloc.h) and mimalloc (mimalloc.h 1.7 to 3.6), Firefox's mozmemory.h, malloc(3), and the C++ ABI's names.
  * An executable that has a malloc() of its own may have a strdup() that goes another way to the same heap (Firefox has). What releases
  * many blocks at once (mi_heap_destroy(), jemalloc's arenas) names none of them and is not there; nor is what takes more than
  * four arguments (mi_recalloc_aligned_at()): what those call counts.
@@ -86,6 +86,10 @@ static const struct own_name names[] = {
 	{ "free_size", { OWN_RELEASE, 0, _, _, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "free_size_aligned", { OWN_RELEASE, 0, _, _, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "free_sized", { OWN_RELEASE, 0, _, _, _ }, PLAIN, 1 },
+	{ "free_small", { OWN_RELEASE, 0, _, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "free_small_local", { OWN_RELEASE, 0, _, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "free_small_local_nonnull", { OWN_RELEASE, 0, _, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "free_small_nonnull", { OWN_RELEASE, 0, _, _, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "heap_alloc_new", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "heap_alloc_new_n", { OWN_OBTAIN, _, 2, 1, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "heap_calloc", { OWN_OBTAIN, _, 2, 1, _ }, OWN_BIT(OWN_MI), 0 },
@@ -146,6 +150,26 @@ static const struct own_name names[] = {
 	{ "sdallocx", { OWN_RELEASE, 0, _, _, _ }, JEMALLOC, 1 },
 	{ "strdup", { OWN_OBTAIN_TEXT, _, _, _, _ }, OWN_BIT(OWN_STANDARD) | OWN_BIT(OWN_MI), 0 },
 	{ "strndup", { OWN_OBTAIN_TEXT, _, _, _, _ }, OWN_BIT(OWN_STANDARD) | OWN_BIT(OWN_MI), 0 },
+	{ "theap_alloc_new", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_alloc_new_n", { OWN_OBTAIN, _, 2, 1, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_alloc_new_nothrow", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_calloc", { OWN_OBTAIN, _, 2, 1, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_malloc", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_malloc_aligned", { OWN_OBTAIN, _, 1, _, 2 }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_malloc_small", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_realloc", { OWN_RESIZE, 1, 2, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_rezalloc", { OWN_RESIZE, 1, 2, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_zalloc", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_zalloc_aligned", { OWN_OBTAIN, _, 1, _, 2 }, OWN_BIT(OWN_MI), 0 },
+	{ "theap_zalloc_small", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "ucalloc", { OWN_OBTAIN, _, 1, 0, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "ufree", { OWN_RELEASE, 0, _, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "umalloc", { OWN_OBTAIN, _, 0, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "umalloc_aligned", { OWN_OBTAIN, _, 0, _, 1 }, OWN_BIT(OWN_MI), 0 },
+	{ "umalloc_small", { OWN_OBTAIN, _, 0, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "urealloc", { OWN_RESIZE, 0, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "uzalloc_aligned", { OWN_OBTAIN, _, 0, _, 1 }, OWN_BIT(OWN_MI), 0 },
+	{ "uzalloc_small", { OWN_OBTAIN, _, 0, _, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "valloc", { OWN_OBTAIN, _, 0, _, _ }, PLAIN, 0 },
 	{ "xallocx", { OWN_RESIZE_IN_PLACE, 0, 1, _, _ }, JEMALLOC, 1 },
 	{ "zalloc", { OWN_OBTAIN, _, 0, _, _ }, OWN_BIT(OWN_MI), 0 },

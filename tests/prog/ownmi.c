@@ -136,7 +136,7 @@ static void aligned(void)
 
 static void heaps(void)
 {
-	mi_heap_t *heap = mi_heap_get_default();
+	mi_heap_t *heap = mi_heap_get_default ? mi_heap_get_default() : mi_heap_main();
 	void *p = took(mi_heap_malloc(heap, 101), 101);
 	drop(p);
 	p = took(mi_heap_zalloc(heap, 202), 202);
@@ -166,6 +166,45 @@ static void heaps(void)
 	p = took(mi_heap_strdup(heap, "a heap's string"), 16);
 	drop(p);
 	p = took(mi_heap_strndup(heap, "a heap's string", 6), 7);
+	drop(p);
+}
+
+/* Forms of later versions: nothing where they are not there. */
+static void later(void)
+{
+	size_t size;
+	if (!mi_theap_get_default || !mi_umalloc || !mi_free_small)
+		return;
+	mi_theap_t *heap = mi_theap_get_default();
+	void *p = took(mi_theap_malloc(heap, 111), 111);
+	drop(p);
+	p = took(mi_theap_zalloc(heap, 222), 222);
+	CHECK(zeros(p, 222));
+	drop(p);
+	p = took(mi_theap_calloc(heap, 4, 60), 240);
+	p = moved(p, mi_theap_realloc(heap, p, 4000), 4000);
+	p = moved(p, mi_theap_rezalloc(heap, p, 9000), 9000);
+	drop(p);
+	p = took(mi_theap_malloc_aligned(heap, 310, 128), 310);
+	ALIGNED(p, 128);
+	drop(p);
+	p = took(mi_theap_alloc_new(heap, 331), 331);
+	drop(p);
+	p = took(mi_theap_alloc_new_n(heap, 3, 111), 333);
+	drop(p);
+	p = took(mi_theap_malloc_small(heap, 48), 48);
+	gave(p);
+	mi_free_small(p);
+	p = took(mi_umalloc(500, &size), 500);
+	CHECK(size >= 500);
+	p = moved(p, mi_urealloc(p, 5000, NULL, &size), 5000);
+	gave(p);
+	mi_ufree(p, &size);
+	p = took(mi_umalloc_aligned(510, 256, &size), 510);
+	ALIGNED(p, 256);
+	drop(p);
+	p = took(mi_ucalloc(5, 100, &size), 500);
+	CHECK(zeros(p, 500));
 	drop(p);
 }
 
@@ -213,6 +252,7 @@ int main(int argc, char **argv)
 		plain();
 		aligned();
 		heaps();
+		later();
 		news();
 		if (argc > 2)
 			in_place();

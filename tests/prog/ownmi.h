@@ -45,7 +45,9 @@ void *mi_aligned_alloc(size_t align, size_t n);
 void *mi_valloc(size_t n);
 void *mi_pvalloc(size_t n);
 
-mi_heap_t *mi_heap_get_default(void);
+/* by version: to 3.2 the former, then the latter */
+__attribute__((weak)) mi_heap_t *mi_heap_get_default(void);
+__attribute__((weak)) mi_heap_t *mi_heap_main(void);
 void *mi_heap_malloc(mi_heap_t *heap, size_t n);
 void *mi_heap_malloc_small(mi_heap_t *heap, size_t n);
 void *mi_heap_zalloc(mi_heap_t *heap, size_t n);
@@ -70,5 +72,25 @@ void *mi_new_aligned(size_t n, size_t align);
 void *mi_new_aligned_nothrow(size_t n, size_t align);
 void *mi_new_realloc(void *p, size_t n);
 void *mi_new_reallocn(void *p, size_t count, size_t n);
+
+/* Since 3.3: a thread's part of a heap; blocks that come with their true size; what is known to be small. */
+typedef struct mi_theap mi_theap_t;
+#define LATER __attribute__((weak))
+LATER mi_theap_t *mi_theap_get_default(void);
+LATER void *mi_theap_malloc(mi_theap_t *heap, size_t n);
+LATER void *mi_theap_malloc_small(mi_theap_t *heap, size_t n);
+LATER void *mi_theap_malloc_aligned(mi_theap_t *heap, size_t n, size_t align);
+LATER void *mi_theap_zalloc(mi_theap_t *heap, size_t n);
+LATER void *mi_theap_calloc(mi_theap_t *heap, size_t count, size_t n);
+LATER void *mi_theap_realloc(mi_theap_t *heap, void *p, size_t n);
+LATER void *mi_theap_rezalloc(mi_theap_t *heap, void *p, size_t n);
+LATER void *mi_theap_alloc_new(mi_theap_t *heap, size_t n);
+LATER void *mi_theap_alloc_new_n(mi_theap_t *heap, size_t count, size_t n);
+LATER void *mi_umalloc(size_t n, size_t *size);
+LATER void *mi_umalloc_aligned(size_t n, size_t align, size_t *size);
+LATER void *mi_ucalloc(size_t count, size_t n, size_t *size);
+LATER void *mi_urealloc(void *p, size_t n, size_t *before, size_t *behind);
+LATER void mi_ufree(void *p, size_t *size);
+LATER void mi_free_small(void *p);
 
 #endif
