@@ -367,6 +367,8 @@ static void decide_hooks(struct search *s, struct functions *file, uint32_t pid,
 	hook->leave_out = s->want->track || s->want->calls_only;
 	if (!hook->leave_out && !(hook->spec->flags & WIRE_SAMPLE_F_COUNTER)) {
 		uint64_t rate = variable_of(file, pid, mapping, TCMALLOC_RATE);
+		if (!rate)
+			rate = variable_of(file, pid, mapping, TCMALLOC_RATE_LATER);
 		hook->leave_out = !rate || rate > 1u << 30;
 		if (!hook->leave_out)
 			s->hook_bytes = rate;

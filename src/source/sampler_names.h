@@ -8,8 +8,12 @@
 #include "wire/sample.h"
 
 #define TCMALLOC_HOOK "_ZN8tcmalloc7Sampler20RecordAllocationSlowEm"
+/* by version: the name of the flag's type is in it */
 #define TCMALLOC_RATE                                                                         \
 	"_ZN61FLAG__namespace_do_not_use_directly_use_DECLARE_int64_instead31FLAGS_tcmalloc_" \
+	"sample_parameterE"
+#define TCMALLOC_RATE_LATER                                                                     \
+	"_ZN63FLAG__namespace_do_not_use_directly_use_DECLARE_int64_t_instead31FLAGS_tcmalloc_" \
 	"sample_parameterE"
 #define JEMALLOC_HOOK "te_event_trigger"
 

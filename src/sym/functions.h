@@ -80,7 +80,7 @@ struct site {
 	uint64_t edges
 		[SITE_EDGES_MAX]; /* targets of direct calls and jumps out of it, as virtual addresses */
 	uint32_t edge_count;
-	int jumps_at_once; /* its first instruction is a jump to edges[0] */
+	int jumps_at_once; /* its first instruction, endbr64 apart, is a jump to edges[0] */
 };
 
 /**

@@ -100,6 +100,15 @@ static uint32_t written(const struct seen *s)
 	return bits;
 }
 
+/* endbr64, with which functions begin where indirect branches are tracked: it does nothing. */
+static size_t head_bytes(const uint8_t *code, size_t bytes)
+{
+	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	return bytes >= sizeof(endbr64) && memcmp(code, endbr64, sizeof(endbr64)) == 0
+		       ? sizeof(endbr64)
+		       : 0;
+}
+
 /* The lowest place behind the entry that a branch of the function itself leads to: a loop to its head. */
 static void scan(const ZydisDecoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
 		 struct site *site, uint64_t *targets, uint32_t *target_count)
@@ -118,7 +127,7 @@ static void scan(const ZydisDecoder *decoder, const uint8_t *code, size_t bytes,
 			if (*target_count < SITE_EDGES_MAX)
 				targets[(*target_count)++] = target;
 		} else if (target < vaddr || target >= vaddr + bytes) {
-			if (at == 0)
+			if (at == head_bytes(code, bytes))
 				site->jumps_at_once =
 					s.insn.meta.category == ZYDIS_CATEGORY_UNCOND_BR;
 			if (site->edge_count < SITE_EDGES_MAX)
