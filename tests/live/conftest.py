@@ -51,6 +51,14 @@ def installed():
 
 
 @pytest.fixture(scope="session")
+def sqlite(prog):
+    """A shell of sqlite whose functions have names: sqlite3, or ours where sqlite3 has the library within itself (Debian sid)."""
+    shell = shutil.which("sqlite3")
+    said = subprocess.run(["ldd", shell], capture_output=True, text=True, timeout=60).stdout if shell else ""
+    return "sqlite3" if "libsqlite3" in said else prog("sqlshell")
+
+
+@pytest.fixture(scope="session")
 def go_cache(tmp_path_factory):
     """Where `go build` keeps what it compiled: with cgo the first program takes fifteen seconds, the next ones one."""
     return str(tmp_path_factory.mktemp("go-cache"))

@@ -85,7 +85,7 @@ def test_every_stack_of_sqlite3_is_the_one_that_user_space_sees(installed):
 
 @needs_bpf
 def test_every_stack_of_python3_is_the_one_that_user_space_sees_through_dlopens(installed):
-    result = compare(10, "/usr/bin/python3", "-c", PYTHON_SCRIPT % 200, least=10_000, env={"PYTHONMALLOC": "malloc"})
+    result = compare(10, "/usr/bin/python3", "-c", PYTHON_SCRIPT % 300, least=10_000, env={"PYTHONMALLOC": "malloc"})
     assert result["dlopens"] >= 3
 
 

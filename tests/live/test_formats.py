@@ -46,10 +46,10 @@ def recorded(tmp_path_factory, installed):
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory, byteledger, preload):
+def own(tmp_path_factory, byteledger, preload, sqlite):
     """The same program, recorded by byteledger."""
     path = str(tmp_path_factory.mktemp("own") / "own.blt")
-    subprocess.run([byteledger, "run", "-q", "--time-resolution", "1ns", "-o", path, "--", "sqlite3", ":memory:"], input=SCRIPT, text=True,
+    subprocess.run([byteledger, "run", "-q", "--time-resolution", "1ns", "-o", path, "--", sqlite, ":memory:"], input=SCRIPT, text=True,
                    capture_output=True, timeout=120, check=True)
     return path
 

@@ -356,7 +356,7 @@ def test_which_allocator_serves_which_module_is_told(byteledger):
     with Python(code, env={**os.environ, "LD_PRELOAD": found[0]}) as program:
         rows = {s["name"]: (s["value"].split(", "), s["from"]) for s in look(byteledger, program.pid)["settings"]}
         glibc, jemalloc = rows["libc.so.6 serves"], rows["libjemalloc.so.2 serves"]
-        assert any(m.startswith("libsqlite3.so.0") for m in glibc[0]) and not any(m.startswith("libsqlite3") for m in jemalloc[0]), rows
+        assert any(m.startswith("libsqlite3.so.") for m in glibc[0]) and not any(m.startswith("libsqlite3") for m in jemalloc[0]), rows
         assert any("python" in m for m in jemalloc[0]) and glibc[1] == "where their malloc leads", rows
         page = run(byteledger, "-p", program.pid).stdout.decode()
         assert re.search(r"^  libc.so.6 serves +libsqlite3", page, re.M), page

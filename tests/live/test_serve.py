@@ -90,10 +90,10 @@ SQL = ("create table t(a,b); with recursive c(x) as (select 1 union all select x
 
 
 @pytest.fixture(scope="module")
-def recordings(byteledger, tmp_path_factory):
+def recordings(byteledger, sqlite, tmp_path_factory):
     """Two recordings of sqlite3 and one of threads."""
     folder = tmp_path_factory.mktemp("recordings")
-    programs = [["sqlite3", ":memory:", SQL], ["sqlite3", ":memory:", SQL.replace("20000", "40000")],
+    programs = [[sqlite, ":memory:", SQL], [sqlite, ":memory:", SQL.replace("20000", "40000")],
                 [os.path.join(ROOT, os.environ.get("BYTELEDGER_BUILD", "build"), "tests", "prog", "threads"), "4", "40000"]]
     made = []
     for i, argv in enumerate(programs):

@@ -25,10 +25,10 @@ LISTED = {"id", "executable", "cmdline", "architecture", "final_allocated", "fin
 
 
 @pytest.fixture(scope="module")
-def served(byteledger, tmp_path_factory):
+def served(byteledger, sqlite, tmp_path_factory):
     """A server over one recording of sqlite3: server, path."""
     path = str(tmp_path_factory.mktemp("bytehound") / "sqlite.blt")
-    subprocess.run([byteledger, "run", "-q", "--free-stacks", "-o", path, "--", "sqlite3", ":memory:", SQL], check=True,
+    subprocess.run([byteledger, "run", "-q", "--free-stacks", "-o", path, "--", sqlite, ":memory:", SQL], check=True,
                    capture_output=True, timeout=120)
     with Server(byteledger, path) as server:
         yield server, path
@@ -52,7 +52,7 @@ def test_the_list_names_what_there_is(served, byteledger):
     assert listed["final_allocated"] == known["totals"]["leaked_bytes"]
     assert listed["unique_backtrace_count"] == known["totals"]["stacks"]
     assert nanoseconds(listed["runtime"]) == known["process"]["runtime_ns"]
-    assert listed["cmdline"].startswith("sqlite3 :memory:")
+    assert listed["cmdline"].startswith(f"{sqlite} :memory:")
     assert get(server, f"/data/{listed['id']}/mallopts") == []
     get(server, "/data/" + "0" * 32 + "/tree", 404)
     get(server, "/data/last/nothing", 404)
