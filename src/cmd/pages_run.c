@@ -231,7 +231,8 @@ int pages_run(struct pages_job *job, char **program)
 		.is_drawn = l.live,
 		.is_streamed = job->jsonl,
 		.is_served = job->serving.wanted,
-		.ears = { &l, cmd_say_line, cmd_fail, on_ready, on_counted },
+		.ears = { &l, cmd_say_line, cmd_fail, job->serving.wanted ? on_ready : NULL,
+			  on_counted },
 	};
 	l.life = pages_life_new(&opt, &err);
 	if (!l.life)
