@@ -156,6 +156,8 @@ static int on_counted(void *ctx, struct err *err)
 static int on_ready(void *ctx, struct err *err)
 {
 	struct run *l = ctx;
+	if (!l->job->serving.wanted)
+		return 0;
 	l->more = pages_live_take(&l->served, l->life);
 	struct serving_opt opt = l->job->serving;
 	opt.more = &l->more;
