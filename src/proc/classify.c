@@ -443,9 +443,14 @@ static int classify_large(struct classifier *c, struct region *r)
 	if (r->rss_bytes == 0 || r->end - r->start < 128 * 1024 ||
 	    peek(c, r, r->start, chunk, sizeof(chunk)) < 0)
 		return 0;
-	uint64_t size = chunk[1] & ~7ull;
-	if ((chunk[1] & 7) != 2 || size == 0 || (size + chunk[0]) & 4095 ||
-	    size > r->end - r->start || chunk[0] > 1u << 21)
+	uint64_t size = chunk[1] & ~7ull, shift = chunk[0];
+	/* since 2.43: 16 bytes less, and bit 0 means huge pages */
+	if ((size + shift) & 4095) {
+		shift &= ~1ull;
+		size += 16;
+	}
+	if ((chunk[1] & 7) != 2 || size <= 16 || (size + shift) & 4095 ||
+	    size > r->end - r->start || shift > 1u << 21)
 		return 0;
 	set(r, REGION_ALLOCATOR, HOW_CHUNK_HEADER, "malloc large");
 	r->owner = "glibc malloc";

@@ -506,6 +506,10 @@ def test_headless_chromium_with_its_own_allocator(counted, tmp_path):
     assert traced.seen["allocs"] > 100000, "its own malloc and operators are not hooked"
 
 
+def glibc_release():
+    return tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[-1].split(".")))
+
+
 def test_jemalloc_behind_the_library_stays_in_place(preload, prog):
     jemalloc = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
     if not os.path.exists(jemalloc):
@@ -514,7 +518,8 @@ def test_jemalloc_behind_the_library_stays_in_place(preload, prog):
     a, b = (run([prog("newdelete"), n], counter) for n in ("2", "52"))
     assert a.returncode == b.returncode == 0
     extra = [b.seen[k] - a.seen[k] - (b.truth[i] - a.truth[i]) for k, i in (("allocs", 0), ("frees", 2))]
-    assert extra == [50, 50] # the vector that libc allocates for each of the 50 threads
+    # the vector that libc allocates for each of the 50 threads; since 2.43 it stays with the cached stack, which the next thread has
+    assert extra == [50, 50] or extra == [0, 0] and glibc_release() >= (2, 43)
     assert b.seen["lost"] == NONE
 
 

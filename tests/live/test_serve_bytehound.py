@@ -44,7 +44,7 @@ def nanoseconds(time):
     return time["secs"] * 10**9 + time["fract_nsecs"]
 
 
-def test_the_list_names_what_there_is(served, byteledger):
+def test_the_list_names_what_there_is(sqlite, served, byteledger):
     server, path = served
     known = report(byteledger, path)
     listed, = get(server, "/list")
