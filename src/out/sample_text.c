@@ -126,7 +126,7 @@ void sample_frames(struct buf *to, const struct samples *s, const struct prof *p
 static void put_error(struct buf *to, double value, double error)
 {
 	/* 95 % of such intervals hold the true value */
-	if (value > 0 && error > 5 * value)
+	if (value > 0 && error > value)
 		buf_puts(to, " or more");
 	else if (value > 0 && error > 0)
 		buf_printf(to, " +-%.0f %%", 100 * 1.96 * error / value);
@@ -260,6 +260,28 @@ static void put_line(struct buf *to, const struct prof *prof, const struct sampl
 	buf_putc(to, '\n');
 }
 
+#define TEXT_COLUMNS 79
+
+/* A sentence, in lines that a terminal of 80 columns has room for. */
+static void put_wrapped(struct buf *to, const char *text)
+{
+	size_t used = 0;
+	while (*text) {
+		size_t word = strcspn(text, " ");
+		if (used && used + 1 + word > TEXT_COLUMNS) {
+			buf_puts(to, "\n  ");
+			used = 2;
+		} else if (used) {
+			buf_putc(to, ' ');
+			used++;
+		}
+		buf_printf(to, "%.*s", (int)word, text);
+		used += word;
+		text += word + (text[word] == ' ');
+	}
+	buf_putc(to, '\n');
+}
+
 static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 {
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
@@ -295,7 +317,7 @@ static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 		buf_printf(to, " (budget %.3g %%)", 100 * s->budget);
 	buf_printf(to, "; %s of kernel memory\n", text_bytes(b, s->kernel_bytes));
 	if (s->governed[0])
-		buf_printf(to, "%s\n", s->governed);
+		put_wrapped(to, s->governed);
 	buf_printf(to, "total stack traces: %zu\n", stacks);
 }
 
@@ -304,7 +326,7 @@ static void put_functions(struct buf *to, const struct samples *s)
 	char count[TEXT_NUMBER_MAX];
 	for (size_t p = 0; p < s->process_count; p++) {
 		const struct sample_process *process = &s->processes[p];
-		unsigned idle = 0;
+		unsigned idle = 0, called = 0;
 		if (process->pid)
 			buf_printf(to, "process %u, ", process->pid);
 		text_escape(to, process->exe, 0);
@@ -315,6 +337,7 @@ static void put_functions(struct buf *to, const struct samples *s)
 			if (f->pid && f->pid != process->pid)
 				continue;
 			idle += !f->calls;
+			called += f->calls > 0;
 			if (!f->calls)
 				continue;
 			buf_puts(to, "  ");
@@ -325,8 +348,11 @@ static void put_functions(struct buf *to, const struct samples *s)
 				buf_printf(to, "+%" PRIu64, f->site);
 			buf_printf(to, ", %s): %s calls\n", f->kind, text_count(count, f->calls));
 		}
-		if (idle)
-			buf_printf(to, "  %u more functions were not called\n", idle);
+		if (idle && called)
+			buf_printf(to, "  %u more function%s not called\n", idle,
+				   idle == 1 ? " was" : "s were");
+		else if (idle)
+			buf_printf(to, "  none of %u functions was called\n", idle);
 	}
 }
 
@@ -334,14 +360,18 @@ static void put_rest(struct buf *to, const struct sample_pick *pick)
 {
 	char number[TEXT_NUMBER_MAX];
 	if (pick->beyond)
-		buf_printf(to, "%zu more stacks (--top 0 shows all)\n", pick->beyond);
+		buf_printf(to, "%zu more stack%s (--top 0 shows all)\n", pick->beyond,
+			   pick->beyond == 1 ? "" : "s");
 	if (pick->few)
 		buf_printf(to,
-			   "%zu more stacks, %s, of too few samples to be sure of (--few shows "
-			   "them)\n",
-			   pick->few, text_bytes(number, sample_whole(pick->few_bytes)));
+			   "%zu more stack%s, %s, of too few samples to be sure of (--few shows "
+			   "%s)\n",
+			   pick->few, pick->few == 1 ? "" : "s",
+			   text_bytes(number, sample_whole(pick->few_bytes)),
+			   pick->few == 1 ? "it" : "them");
 	if (pick->skipped)
-		buf_printf(to, "%zu stacks below --skip-size or --skip-count\n", pick->skipped);
+		buf_printf(to, "%zu stack%s below --skip-size or --skip-count\n", pick->skipped,
+			   pick->skipped == 1 ? "" : "s");
 }
 
 int out_sample_text(FILE *to, const struct samples *s, const struct prof *prof,
@@ -368,8 +398,13 @@ int out_sample_text(FILE *to, const struct samples *s, const struct prof *prof,
 		if (localtime_r(&now, &tm))
 			strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
 		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped);
-		buf_printf(&text, "[%s] Top %zu stacks with outstanding allocations:\n\n", clock,
-			   pick.count);
+		/* the layout is memleak's, and so are its words */
+		if (pick.count)
+			buf_printf(&text, "[%s] Top %zu stacks with outstanding allocations:\n\n",
+				   clock, pick.count);
+		else
+			buf_printf(&text, "[%s] no outstanding allocations%s\n", clock,
+				   pick.few || pick.skipped ? " to show" : "");
 		for (size_t i = 0; i < pick.count; i++)
 			put_outstanding(&text, s, prof, pick.rows[i], opt);
 	} else {

@@ -4,12 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "model/prof.h"
 #include "model/samples.h"
+#include "out/sample.h"
 #include "out/sample_impl.h"
 
 #define HEAD                                                   \
@@ -79,6 +83,63 @@ static void bars_are_measured_by_the_fullest(void **state)
 		   "\nTotal allocations: 2.0 kiB in 1001 allocations\n");
 }
 
+/* What is said of @rows stacks of which @top are shown, and what the budget left out. */
+static char *text_of(uint32_t rows, uint32_t top, int has_live, const char *governed)
+{
+	struct err err = { 0 };
+	struct samples *s = samples_new(&err);
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
+	samples_add_process(s, 1, "/bin/x");
+	for (uint32_t i = 0; i < rows; i++) {
+		const uint32_t frames[] = { samples_frame(s, 0, 1, 1),
+					    samples_frame(s, 0, 2 + i, 2 + i) };
+		struct sample_row *row = samples_add_row(s, 1, 77 + i, frames, 2, 0);
+		row->raw.count = 1;
+		row->raw.bytes = 100;
+		row->raw.taken = 1;
+		samples_scale(s, row);
+	}
+	snprintf(s->governed, sizeof(s->governed), "%s", governed);
+	struct prof *prof = samples_prof(s, 0, &err);
+	const struct out_sample_opt opt = { .top = top, .has_live = has_live };
+	assert_int_equal(out_sample_text(to, s, prof, &opt, &err), 0);
+	fclose(to);
+	prof_free(prof);
+	samples_free(s);
+	return text;
+}
+
+static void one_is_not_spoken_of_as_several(void **state)
+{
+	(void)state;
+	char *text = text_of(3, 2, 0, "");
+	assert_non_null(strstr(text, "\n1 more stack (--top 0 shows all)\n"));
+	free(text);
+	text = text_of(4, 2, 0, "");
+	assert_non_null(strstr(text, "\n2 more stacks (--top 0 shows all)\n"));
+	free(text);
+	text = text_of(0, 10, 1, "");
+	assert_null(strstr(text, "Top 0"));
+	assert_non_null(strstr(text, "] no outstanding allocations\n"));
+	free(text);
+}
+
+static void a_long_sentence_fits_a_terminal(void **state)
+{
+	(void)state;
+	char *text =
+		text_of(0, 10, 0,
+			"probes were in for 0.72 % of the time, to keep to the budget: figures are "
+			"multiplied by what was left out, and are at least so much");
+	assert_non_null(
+		strstr(text, "\n  multiplied by what was left out, and are at least so much\n"));
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+		assert_true(strcspn(line, "\n") < 80);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -87,6 +148,8 @@ int main(void)
 		cmocka_unit_test(sizes_stand_at_their_lower_power_of_two),
 		cmocka_unit_test(large_sizes_have_larger_units),
 		cmocka_unit_test(bars_are_measured_by_the_fullest),
+		cmocka_unit_test(one_is_not_spoken_of_as_several),
+		cmocka_unit_test(a_long_sentence_fits_a_terminal),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
