@@ -394,6 +394,8 @@ static UNWIND_INLINE void room_end(struct sample_room *room)
 	__sync_lock_test_and_set(&room->busy, 0);
 }
 
+#include "bpf/sample_activity.h"
+
 static UNWIND_INLINE void hit(uint64_t cookie)
 {
 	uint32_t number = cookie >> 32 & (WIRE_SAMPLE_FUNCTIONS_MAX - 1);
@@ -404,6 +406,8 @@ static UNWIND_INLINE void hit(uint64_t cookie)
 	quota = bpf_map_lookup_elem(&sample_quota, &zero);
 	if (quota && *quota && --*quota == 0)
 		bpf_ringbuf_output(&sample_wake, &one, sizeof(one), BPF_RB_FORCE_WAKEUP);
+	if (sample_window)
+		note_caller();
 }
 
 /* The size that a call asks for, saturating. 1: another function that is probed is going to get it; -1: it will be refused. */

@@ -253,7 +253,8 @@ static double error_of(const struct samples *s, const struct sample_spread *spre
 		between = windowed * windowed;
 	}
 	variance = between > variance ? between : variance;
-	return sqrt(variance + s->scale_error * s->scale_error * windowed * windowed);
+	double unsure = spread->unsure + (s->scale > 1 ? (value - base) * s->scale_error : 0);
+	return sqrt(variance + unsure * unsure);
 }
 
 void samples_scale(const struct samples *s, struct sample_row *row)
@@ -292,11 +293,13 @@ void samples_scale(const struct samples *s, struct sample_row *row)
 	}
 }
 
-static void end_epoch(struct sample_spread *spread, double by, double windowed_ns, double variance)
+static void end_epoch(struct sample_spread *spread, double by, double windowed_ns, double variance,
+		      double scale_error)
 {
 	spread->variance += variance;
 	if (windowed_ns <= 0)
 		return;
+	spread->unsure += by * scale_error;
 	spread->sum += by;
 	spread->squares += by * by;
 	spread->crossed += by * windowed_ns;
@@ -314,9 +317,11 @@ int samples_epoch(struct samples *s, double windowed_ns, struct err *err)
 			return err_set(err, -ENOMEM, "cannot keep samples");
 		samples_scale(s, row);
 		end_epoch(&row->bytes_spread, row->now.bytes - row->base->bytes, windowed_ns,
-			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->scale));
+			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->scale),
+			  s->scale_error);
 		end_epoch(&row->count_spread, row->now.count - row->base->count, windowed_ns,
-			  drawn(row->raw.error_count, row->mark->error_count, s->scale));
+			  drawn(row->raw.error_count, row->mark->error_count, s->scale),
+			  s->scale_error);
 		*row->base = row->now;
 		*row->mark = row->raw;
 	}
@@ -326,6 +331,51 @@ int samples_epoch(struct samples *s, double windowed_ns, struct err *err)
 		s->epochs_squares += windowed_ns * windowed_ns;
 	}
 	return 0;
+}
+
+void samples_unsure(const struct samples *s, const struct sample_row *row, double *bytes,
+		    double *count)
+{
+	double open = s->scale > 1 ? s->scale_error : 0;
+	*bytes = row->bytes_spread.unsure +
+		 open * (row->now.bytes - (row->base ? row->base->bytes : 0));
+	*count = row->count_spread.unsure +
+		 open * (row->now.count - (row->base ? row->base->count : 0));
+}
+
+int samples_are_least(const struct samples *s)
+{
+	double sum = 0, unsure = 0;
+	for (size_t i = 0; i < s->row_count; i++) {
+		double bytes, count;
+		samples_unsure(s, &s->rows[i], &bytes, &count);
+		sum += s->rows[i].now.count;
+		unsure += count;
+	}
+	return unsure > 2 * sum;
+}
+
+void samples_go_on(struct samples *s, double seen_ns, double missed_ns)
+{
+	double k = seen_ns > 0 ? 1 + missed_ns / seen_ns : 1;
+	for (size_t i = 0; k > 1 && i < s->row_count; i++) {
+		struct sample_row *row = &s->rows[i];
+		struct sample_spread *const spreads[] = { &row->bytes_spread, &row->count_spread };
+		if (!row->base)
+			continue;
+		row->base->count *= k;
+		row->base->bytes *= k;
+		for (unsigned b = 0; b < SAMPLES_SIZES; b++)
+			row->base->size[b] *= k;
+		for (unsigned b = 0; b < 2; b++) {
+			spreads[b]->sum *= k;
+			spreads[b]->crossed *= k;
+			spreads[b]->unsure *= k;
+			spreads[b]->squares *= k * k;
+			spreads[b]->variance *= k * k;
+		}
+		samples_scale(s, row);
+	}
 }
 
 /* A long watch keeps every second, then every fourth reading: as many as there is room for, over the whole time. */

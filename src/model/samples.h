@@ -52,6 +52,7 @@ struct sample_past {
 struct sample_spread {
 	double sum, squares, crossed;
 	double variance; /* of the draws, over all epochs */
+	double unsure;   /* what may be wrong with all scales alike */
 };
 
 enum sample_verdict {
@@ -148,9 +149,10 @@ struct samples {
 	/* what it costs */
 	double ns_per_hit, hits_per_second, cpu_fraction, budget, emulated_ns, stepped_ns;
 	uint64_t hits, kernel_bytes;
-	double scale; /* of this epoch: what is seen stands for so many times as much */
-	/* of epochs that were seen in windows: how many, how long, their squares, and what may be wrong with all scales alike */
-	double epochs, epochs_ns, epochs_squares, scale_error;
+	double scale;       /* of this epoch: what is seen stands for so many times as much */
+	double scale_error; /* relative; of many scales wrong alike */
+	/* of epochs that were seen in windows: how many, how long, their squares */
+	double epochs, epochs_ns, epochs_squares;
 	double duty; /* share of the time in which allocations are seen; 1 = always */
 	double overdrawn_ns; /* what was spent beyond the budget at most; it is earned back before more is spent */
 	char governed[256]; /* what was done to keep to the budget; "" = nothing */
@@ -187,6 +189,14 @@ void samples_scale(const struct samples *samples, struct sample_row *row);
  * ends, where it was seen in a window alone; 0: all of it was seen. Rows have been read just now. -ENOMEM.
  */
 int samples_epoch(struct samples *samples, double windowed_ns, struct err *err);
+
+/** samples_unsure() - the part of a row's errors that all rows share: @bytes and @count of it. */
+void samples_unsure(const struct samples *samples, const struct sample_row *row, double *bytes,
+		    double *count);
+/** samples_are_least() - of what was seen nothing is known but that there was at least so much. */
+int samples_are_least(const struct samples *samples);
+/** samples_go_on() - @missed_ns more of which nothing was seen, taken to be like the @seen_ns before it, all of which is settled. */
+void samples_go_on(struct samples *samples, double seen_ns, double missed_ns);
 
 /** samples_mark() - an interval ends at @now_ns: every row notes what is live. */
 void samples_mark(struct samples *samples, uint64_t now_ns);

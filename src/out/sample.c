@@ -23,7 +23,7 @@ uint64_t sample_whole(double value)
 
 void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *sums)
 {
-	double bytes = 0, count = 0, live = 0;
+	double bytes = 0, count = 0, live = 0, unsure_bytes = 0, unsure_count = 0;
 	memset(sums, 0, sizeof(*sums));
 	for (size_t i = 0; i < s->row_count; i++) {
 		const struct sample_row *row = &s->rows[i];
@@ -38,14 +38,24 @@ void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *s
 		sums->freed_bytes += f->freed_bytes;
 		sums->freed_count += f->freed_count;
 		sums->temporary_count += f->temporary_count;
-		bytes += f->error_bytes * f->error_bytes;
-		count += f->error_count * f->error_count;
+		/* what windows are multiplied by is wrong of all alike */
+		double alike_bytes, alike_count;
+		samples_unsure(s, row, &alike_bytes, &alike_count);
+		unsure_bytes += alike_bytes;
+		unsure_count += alike_count;
+		bytes += f->error_bytes * f->error_bytes - alike_bytes * alike_bytes;
+		count += f->error_count * f->error_count - alike_count * alike_count;
 		live += f->live_error_bytes * f->live_error_bytes;
 		for (unsigned k = 0; k < SAMPLES_SIZES; k++)
 			sums->size[k] += f->size[k];
 	}
-	sums->error_bytes = sqrt(bytes);
-	sums->error_count = sqrt(count);
+	sums->error_bytes = sqrt((bytes > 0 ? bytes : 0) + unsure_bytes * unsure_bytes);
+	sums->error_count = sqrt((count > 0 ? count : 0) + unsure_count * unsure_count);
+	/* where windows were over before one was taken, calls are known of and nothing else */
+	if (!sums->taken && s->duty < 1 && s->duty > 0 && s->hits) {
+		sums->error_count = (double)s->hits / s->duty;
+		sums->error_bytes = sums->error_count * sqrt((double)s->sample_bytes);
+	}
 	sums->live_error_bytes = sqrt(live);
 }
 

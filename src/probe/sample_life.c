@@ -312,6 +312,7 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 		return rc;
 	l->samples = samples_new(err);
 	l->opt.sampler.kernel_pids = list.count;
+	l->opt.sampler.windows = a->budget > 0 && !a->leaks && !a->output && !a->kernel;
 	l->sampler = l->samples ? sampler_new(&a->sampler, err) : NULL;
 	if (!l->sampler)
 		return err->code;
@@ -370,8 +371,9 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 	if (everywhere)
 		say(l, "sampling every process that maps '%s'; Ctrl-C ends it", a->file);
 	else
-		say(l, "sampling %zu process%s by %zu functions; Ctrl-C ends it", l->target_count,
-		    l->target_count == 1 ? "" : "es", l->samples->function_count);
+		say(l, "sampling %zu process%s by %zu function%s; Ctrl-C ends it", l->target_count,
+		    l->target_count == 1 ? "" : "es", l->samples->function_count,
+		    l->samples->function_count == 1 ? "" : "s");
 	if (start(l, err) < 0)
 		return err->code;
 	if (a->output && l->samples->process_count > 1)
@@ -545,11 +547,13 @@ static int watch(struct sample_life *l, struct err *err)
 		uint64_t left = next > now ? next - now : 0;
 		struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
 					 .tv_nsec = (long)(left % 1000000000u) };
-		struct pollfd fds[4] = { { .fd = l->signals, .events = POLLIN },
+		int one = l->target_count == 1 && !l->targets[0].ended ? l->targets[0].pidfd : -1;
+		struct pollfd fds[5] = { { .fd = l->signals, .events = POLLIN },
 					 { .fd = l->dump_signal, .events = POLLIN },
 					 { .fd = sampler_wake_fd(l->sampler), .events = POLLIN },
-					 { .fd = desk_fd(&l->desk), .events = POLLIN } };
-		if (ppoll(fds, 4, &time, NULL) <= 0)
+					 { .fd = desk_fd(&l->desk), .events = POLLIN },
+					 { .fd = one, .events = POLLIN } };
+		if (ppoll(fds, 5, &time, NULL) <= 0)
 			continue;
 		if (fds[0].revents && started_signals(l->signals, a->program))
 			return 0;
@@ -637,10 +641,10 @@ int sample_life_run(struct sample_life *l, struct err *err)
 
 int sample_life_end(struct sample_life *l, int ended, struct err *err)
 {
-	int rc = ended < 0 ? ended : 0;
-	if (ended == 0)
-		rc = sampler_governor_end(&l->governor, err);
 	uint64_t ended_ns = clock_ns(CLOCK_MONOTONIC);
+	int rc = ended < 0 ? ended : sampler_governor_end(&l->governor, ended, ended_ns, err);
+	if (!ended)
+		ended_ns = clock_ns(CLOCK_MONOTONIC);
 	if (l->governor.last_ns) /* taking probes out takes its time */
 		ended_ns = l->governor.last_ns;
 	if (rc == 0)

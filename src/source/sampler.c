@@ -58,6 +58,7 @@ void sampler_free(struct sampler *s)
 	if (!s)
 		return;
 	sampler_detach(s);
+	sampler_activity_end(s);
 	ring_buffer__free(s->ring);
 	ring_buffer__free(s->wake);
 	kernel_names_free(s->kernel_names);
@@ -153,6 +154,8 @@ static void choose_programs(struct sampler *s, int session)
 	s->session = track && session;
 	s->multi = !track && session;
 	bpf_program__set_autoload(k->progs.sample_usdt, !kernel);
+	bpf_program__set_autoload(k->progs.sample_switched, s->opt.windows);
+	bpf_program__set_autoload(k->progs.sample_look, s->opt.windows);
 	bpf_program__set_autoload(k->progs.sample_call, !track && !kernel);
 	bpf_program__set_autoload(k->progs.sample_call_multi, !track && session && !kernel);
 	if (!track && session)
@@ -213,6 +216,7 @@ static int set_up(struct sampler *s, int session)
 		{ k->maps.sample_ring, s->opt.events ? RING_BYTES : 4096 },
 		{ k->maps.sample_kernel_pids,
 		  s->opt.kernel_pids ? (uint32_t)s->opt.kernel_pids : 1 },
+		{ k->maps.sample_callers, s->opt.windows ? WIRE_SAMPLE_CALLERS_MAX : 1 },
 		{ k->maps.sample_caches, s->opt.kernel ? CACHES_MAX : 1 },
 	};
 	struct bpf_map *const growing[] = { k->maps.sample_rows, k->maps.sample_stacks,
@@ -251,6 +255,8 @@ int sampler_load(struct sampler *s, struct err *err)
 			rc = refused(rc, "set up the sampler's programs", err);
 		else if ((rc = sample_bpf__load(s->skeleton)) < 0)
 			rc = refused(rc, "load the sampler's programs", err);
+		else if (session && !s->opt.kernel && !sampler_links_many(s))
+			rc = -ENOTSUP; /* before 6.6, before 6.13: the older way */
 	}
 	libbpf_set_print(talk);
 	if (rc == 0 && s->opt.kernel) { /* without names addresses are shown */

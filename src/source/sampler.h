@@ -28,6 +28,7 @@ struct sampler_opt {
 	uint64_t bytes_min, bytes_max; /* inclusive; bytes_max 0 = no limit */
 	int track;                     /* what is live is followed: frees are probed, too */
 	int events;                    /* for sampler_events() */
+	int windows;                   /* for sampler_activity_*() */
 	int no_session;                /* as on kernels before 6.13 */
 	int kernel;                    /* the kernel's own allocations, no process's */
 	size_t kernel_pids;            /* of so many processes' system calls alone; 0: all */
@@ -143,6 +144,22 @@ int sampler_wake_fd(struct sampler *sampler);
 int sampler_woken(struct sampler *sampler);
 /** sampler_switch() - 0: probes that are in count calls and take none; for what has no frees to follow. */
 void sampler_switch(struct sampler *sampler, int on);
+/** struct sampler_activity - what the processes did in a window. */
+struct sampler_activity {
+	double run_ns; /* on all processors */
+	double sleeps; /* of threads that call allocators: all that there was to do was done then */
+	double callers;    /* such threads */
+	double pending;    /* of them, at work or made to wait when it ended */
+	double waited_ns;  /* that they were made to wait for a processor, and went on */
+	double pending_ns; /* for how long they had been by then, added up */
+};
+/**
+ * sampler_activity_begin() - a window is open from here on. sampler_activity_take() - it has ended. Negative errno where the kernel
+ * does not tell: both before 5.18. Some microseconds a processor. sampler_activity_end() - there will be none for long.
+ */
+int sampler_activity_begin(struct sampler *sampler);
+int sampler_activity_take(struct sampler *sampler, struct sampler_activity *activity);
+void sampler_activity_end(struct sampler *sampler);
 /** sampler_set_bytes() - one sample for so many from now on; what was taken keeps its weight. */
 int sampler_set_bytes(struct sampler *sampler, uint64_t sample_bytes, struct err *err);
 /** sampler_functions_each() - those that are attached, by process. */

@@ -244,6 +244,25 @@ static int attach_usdt(struct sampler *s, uint32_t pid, const struct sampler_fun
 	return attach_one(s, s->skeleton->progs.sample_usdt, pid, f, 0, err);
 }
 
+int sampler_links_many(struct sampler *s)
+{
+	uint64_t offset = 0;
+	struct bpf_program *program = s->session ? s->skeleton->progs.sample_session
+						 : s->skeleton->progs.sample_call_multi;
+	struct multi_attr attr = {
+		.prog_fd = (uint32_t)bpf_program__fd(program),
+		.attach_type = s->session ? SAMPLER_ATTACH_SESSION : SAMPLER_ATTACH_MULTI,
+		.path = (uint64_t)(uintptr_t) "/",
+		.offsets = (uint64_t)(uintptr_t)&offset,
+		.count = 1,
+	};
+	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	if (fd >= 0)
+		close(fd);
+	/* a folder is no file to probe; who does not know the link at all says something else */
+	return fd < 0 && errno == EBADF;
+}
+
 /* All of one file's allocations by one link. */
 static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t type, uint32_t pid,
 		       const struct sampler_functions *all, const char *file, struct err *err)

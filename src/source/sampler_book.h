@@ -5,6 +5,7 @@
 
 #include "model/samples.h"
 #include "source/sampler.h"
+#include "source/sampler_pace.h"
 
 /** sampler_read() - every row, what is live, losses and calls as they are now. O(rows + live blocks), milliseconds. */
 int sampler_read(struct sampler *sampler, struct samples *samples, struct err *err);
@@ -36,14 +37,16 @@ struct sampler_governor {
 	int on, lasting, had_gap; /* probes are in, to stay, and were out before in this epoch */
 	double purse_ns;          /* CPU time that may be spent now */
 	double price_ns;          /* of a hit, at the last look */
-	double rate;              /* of a CPU, while probes were last in */
+	int stays;                /* the window that is open was begun to stay */
 	double entry_ns,
 		edge_ns; /* what the last window cost while its probes went in; and out, too */
 	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
 	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns;
-	/* with probes and without, so far */
-	uint64_t on_ns;
-	double on_hits, on_cpu_ns, off_ns, off_cpu_ns, windows;
+	struct sampler_window window; /* that is open, or comes next */
+	struct sampler_pace pace;
+	double longest_ns; /* that a window may be */
+	double unseen_ns;  /* at the end, after sampler_governor_end() */
+	uint64_t on_ns;    /* with probes, so far */
 	int stats_fd;
 	uint64_t stats_until_ns, stats_next_ns;
 	double run_ns; /* of the programs, a hit */
@@ -54,8 +57,12 @@ int sampler_governor_init(struct sampler_governor *governor, uint64_t now_ns, st
 void sampler_governor_fini(struct sampler_governor *governor);
 /** sampler_govern() - look, and act. Wants to be called at @governor->until_ns, or when the sampler has woken us. */
 int sampler_govern(struct sampler_governor *governor, uint64_t now_ns, struct err *err);
-/** sampler_governor_end() - one more window, for the time since the last one; before the probes go. Some ms. */
-int sampler_governor_end(struct sampler_governor *governor, struct err *err);
+/**
+ * sampler_governor_end() - one more window, for the time since the last one; before the probes go. Some ms. @gone: the processes have
+ * ended, at @now_ns: what they did since is taken to be as before.
+ */
+int sampler_governor_end(struct sampler_governor *governor, int gone, uint64_t now_ns,
+			 struct err *err);
 /** sampler_governor_cost() - fill in what the samples say of cost. */
 void sampler_governor_cost(struct sampler_governor *governor, uint64_t now_ns);
 

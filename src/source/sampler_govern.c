@@ -31,8 +31,7 @@
 #define WINDOW_MIN_NS 1e6
 #define WINDOW_MAX_NS 5e8
 #define PRICE_GUESS_NS 300 /* of our own programs, until it is measured */
-#define CALL_NS 5          /* no allocator answers sooner */
-#define CLOCK_TICK_NS 4e6  /* other processes' CPU time is known by the tick */
+#define SHORTEST_NS 2e6    /* of windows in which the processes starve */
 
 static double purse_full(const struct sampler_governor *g)
 {
@@ -57,6 +56,7 @@ int sampler_governor_init(struct sampler_governor *g, uint64_t now_ns, struct er
 	g->random = hash_seed() | 1;
 	g->run_ns = PRICE_GUESS_NS;
 	g->purse_ns = purse_full(g);
+	g->longest_ns = WINDOW_MAX_NS;
 	return is_kept(g) ? begin_window(g, now_ns, err) : 0;
 }
 
@@ -125,37 +125,6 @@ static double count_hits(struct sampler_governor *g, double *price_ns, struct er
 	return all;
 }
 
-/*
- * How fast the processes are while probes are in, beside how fast they are else: a program without time to spare gets less done
- * then, and windows see less of it. By the CPU time they use beside the probes, over all windows so far. One that has time to spare
- * keeps its pace and uses more. Where nearly all of the time in windows went to the probes, their price is not known well
- * enough to tell: the pace is taken for kept, which makes figures lower bounds, and no call takes less than some nanoseconds.
- */
-static double pace_of(const struct sampler_governor *g, double *unsure)
-{
-	double off_use = g->off_ns > 0 ? g->off_cpu_ns / g->off_ns : 0;
-	double on_ns = (double)g->on_ns, on_use = on_ns > 0 ? g->on_cpu_ns / on_ns : 0;
-	double probes = g->on_hits * g->price_ns;
-	double share = g->on_cpu_ns > 0 ? probes / g->on_cpu_ns : 0;
-	double cores = ceil(off_use < 0.1 ? 1 : off_use - 0.1);
-	*unsure = 0;
-	if (!off_use || (on_use > 1.3 * off_use && on_use < 0.85 * cores))
-		return 1;
-	if (share >= 0.9) {
-		*unsure = g->off_cpu_ns / CALL_NS * on_ns / g->off_ns / (g->on_hits + 1);
-		return 1;
-	}
-	if (g->on_cpu_ns < CLOCK_TICK_NS * 5) { /* too little to tell */
-		*unsure = share;
-		return 1;
-	}
-	double pace = (g->on_cpu_ns - probes) / on_ns / off_use;
-	double price = 0.1 * share / (1 - share); /* off by a tenth */
-	double tick = CLOCK_TICK_NS * sqrt(g->windows) / 3.5 / (g->on_cpu_ns - probes);
-	*unsure = pace < 1 ? sqrt(price * price + tick * tick) : 0;
-	return pace < 1 ? pace : 1;
-}
-
 /* What is seen in this epoch stands for so many times as much: for the time since the last one, at the pace that it has then. */
 static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 {
@@ -164,7 +133,12 @@ static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 	s->scale = 1;
 	if (!g->had_gap || on_ns <= 0)
 		return;
-	s->scale = (double)(now_ns - g->epoch_ns) / on_ns / pace_of(g, &s->scale_error);
+	/* probes that stay in hold nobody up */
+	struct sampler_paced paced = { .pace = 1, .error = s->scale_error };
+	if (!g->stays)
+		paced = sampler_paced(&g->pace);
+	s->scale_error = paced.error;
+	s->scale = (double)(now_ns - g->epoch_ns) / on_ns / paced.pace;
 	if (s->scale < 1)
 		s->scale = 1;
 }
@@ -240,9 +214,11 @@ static double planned_ns(const struct sampler_governor *g)
 	double plan = PLANNED * purse_full(g) - g->edge_ns;
 	if (!g->on_ns)
 		return plan < FIRST_NS ? plan : FIRST_NS;
-	double length = g->rate > 0 ? plan / g->rate : WINDOW_MAX_NS;
+	/* by all windows, not by the last: what one happens to see must not say how long the next one looks */
+	double rate = g->pace.on_ns > 0 ? g->pace.probes_ns / g->pace.on_ns : 0;
+	double length = rate > 0 ? plan / rate : WINDOW_MAX_NS;
 	return length < WINDOW_MIN_NS   ? WINDOW_MIN_NS
-	       : length > WINDOW_MAX_NS ? WINDOW_MAX_NS
+	       : length > g->longest_ns ? g->longest_ns
 					: length;
 }
 
@@ -250,15 +226,21 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 {
 	double length = planned_ns(g);
 	double whole = (double)(now_ns - g->began_ns);
+	g->window = (struct sampler_window){ 0 };
+	g->stays = g->lasting;
 	if (g->had_gap && now_ns > g->gap_ns) {
-		g->off_ns += (double)(now_ns - g->gap_ns);
-		g->off_cpu_ns += (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
+		g->window.off_ns = (double)(now_ns - g->gap_ns);
+		g->window.off_run_ns = (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
 	}
 	int rc = set_bytes(g, g->lasting || whole <= 0 ? 1 : (double)g->on_ns / whole, err);
 	double before = g->hits;
 	if (!rc)
 		rc = sampler_resume(g->sampler, g->lasting, err);
 	/* putting probes in takes its time; all are in from here on */
+	if (!g->lasting)
+		g->window.sleeps_known = sampler_activity_begin(g->sampler) == 0;
+	else
+		sampler_activity_end(g->sampler);
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!rc)
 		rc = look(g, now_ns, err);
@@ -280,27 +262,65 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 static void note_window(struct sampler_governor *g, uint64_t now_ns)
 {
 	double cpu = (double)g->cpu_ns(g->cpu_ctx), hits = g->hits - g->window_hits;
-	if (now_ns > g->since_ns)
-		g->rate = hits * g->price_ns / (double)(now_ns - g->since_ns);
+	double length = now_ns > g->since_ns ? (double)(now_ns - g->since_ns) : 0;
+	g->window.on_ns = length;
+	g->window.hits = hits;
+	g->window.price_ns = g->price_ns;
+	if (!g->window.sleeps_known)
+		g->window.run_ns = cpu - g->window_cpu_ns;
 	g->on_ns += now_ns - g->since_ns;
-	g->on_hits += hits;
-	g->on_cpu_ns += cpu - g->window_cpu_ns;
-	g->epoch_on_ns += (double)(now_ns - g->since_ns);
-	g->windows++;
+	g->epoch_on_ns += length;
 	g->since_ns = now_ns;
 	g->window_hits = g->hits;
 	g->window_cpu_ns = cpu;
+}
+
+/*
+ * Where the processes are never done while a window is open, for want of processors, the next one is shorter: they begin it with
+ * nothing pending, and the less they have fallen behind the more it tells.
+ */
+static void pace_window(struct sampler_governor *g)
+{
+	struct sampler_activity did;
+	if (g->window.sleeps_known && sampler_activity_take(g->sampler, &did) == 0) {
+		g->window.run_ns = did.run_ns;
+		g->window.callers = did.callers;
+		g->window.sleeps = did.sleeps;
+		g->window.pending_ns = did.pending_ns;
+		g->window.waited_ns = did.waited_ns;
+		g->window.pending = did.pending;
+	} else {
+		g->window.sleeps_known = 0;
+	}
+}
+
+static void adapt_length(struct sampler_governor *g)
+{
+	if (g->stays)
+		return;
+	sampler_pace_add(&g->pace, &g->window);
+	double length = g->window.on_ns < g->longest_ns ? g->window.on_ns : g->longest_ns;
+	if (!sampler_paced(&g->pace).is_starved)
+		g->longest_ns *= 1.5;
+	else if (g->window.hits > 0)
+		g->longest_ns = length / 2;
+	if (g->longest_ns < SHORTEST_NS)
+		g->longest_ns = SHORTEST_NS;
+	if (g->longest_ns > WINDOW_MAX_NS)
+		g->longest_ns = WINDOW_MAX_NS;
 }
 
 static int end_window(struct sampler_governor *g, struct err *err)
 {
 	sampler_switch(g->sampler, 0);
 	sampler_quota(g->sampler, 0, err);
+	pace_window(g);
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	int rc = look(g, now_ns, err);
 	if (rc < 0)
 		return rc;
 	note_window(g, now_ns);
+	adapt_length(g);
 	g->on = 0;
 	double before = g->hits;
 	sampler_pause(g->sampler);
@@ -333,9 +353,15 @@ static void say(struct sampler_governor *g, uint64_t now_ns)
 			 "probes were in for %.3g %% of the time, to keep to the budget: figures "
 			 "are multiplied by what was left out%s",
 			 100 * s->duty,
-			 s->scale_error > 2 ? ", and are at least so much: with probes in there "
-					      "is time for nothing else"
-					    : "");
+			 samples_are_least(s) ? ", and are at least so much: with probes in there "
+						"is time for little else"
+					      : "");
+	if (g->unseen_ns > 0) {
+		size_t len = strlen(s->governed);
+		snprintf(s->governed + len, sizeof(s->governed) - len,
+			 "%sthe last %.1f s were not seen, the first calls cost too much for that",
+			 len ? "; " : "", g->unseen_ns / 1e9);
+	}
 }
 
 /* Probes are in, and a window's time is over or its calls are. */
@@ -347,7 +373,9 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	double span = (double)(now_ns - g->since_ns);
 	double costs = (g->hits - g->window_hits) * g->price_ns / (span > 1 ? span : 1);
 	int spent = g->purse_ns < LEFT * purse_full(g);
-	int is_cheap = costs <= EARNED * g->budget;
+	/* one in which nothing happened to happen tells nothing by itself */
+	double before = g->pace.on_ns > 0 ? g->pace.probes_ns / g->pace.on_ns : 0;
+	int is_cheap = costs <= EARNED * g->budget && before <= 2 * EARNED * g->budget;
 	if (!spent && now_ns < g->cut_ns) { /* woken early: some CPU's share was used up, not all */
 		g->until_ns = g->cut_ns;
 		return set_quota(g, err);
@@ -390,17 +418,30 @@ int sampler_govern(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	return rc;
 }
 
-int sampler_governor_end(struct sampler_governor *g, struct err *err)
+int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, struct err *err)
 {
-	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	int rc = 0;
 	if (!is_kept(g))
 		return 0;
-	rc = look(g, now_ns, err);
-	if (rc < 0 || (!g->on && g->purse_ns < LEFT * purse_full(g))) {
-		say(g,
-		    now_ns); /* what came since the last window is not seen: there is nothing left to see it with */
+	if (gone) {
+		if (g->on && g->had_gap)
+			rc = end_epoch(g, now_ns, err);
+		if (!rc && !g->on && now_ns > g->gap_ns)
+			samples_go_on(g->samples, (double)(g->epoch_ns - g->began_ns),
+				      (double)(now_ns - g->epoch_ns));
+		say(g, now_ns);
 		return rc;
+	}
+	now_ns = clock_ns(CLOCK_MONOTONIC);
+	rc = look(g, now_ns, err);
+	if (rc < 0)
+		return rc;
+	if (!g->on && g->purse_ns < LEFT * purse_full(g)) {
+		/* there is nothing left to see it with: what is said ends with the last window */
+		g->last_ns = g->epoch_ns;
+		g->unseen_ns = (double)(now_ns - g->epoch_ns);
+		say(g, g->epoch_ns);
+		return 0;
 	}
 	if (!g->on) {
 		rc = begin_window(g, now_ns, err);

@@ -37,6 +37,8 @@ struct sampler {
 	int windows;                       /* one link of many probes each */
 	int held;                          /* attaching only tries */
 	int hurries;                       /* before all others, until the window is over */
+	struct bpf_link *switches;         /* what the processes do in windows is watched by it */
+	uint32_t window;                   /* number of the last one */
 	struct ring_buffer *wake;
 	int woken;
 	unsigned square_shift, count_shift;
@@ -60,6 +62,8 @@ struct sampler {
 
 /** sampler_new_link() - one more place in the list of links; NULL with @err. */
 struct sampler_link *sampler_new_link(struct sampler *sampler, struct err *err);
+/** sampler_links_many() - the kernel knows links of many probes, of the kind that was loaded for: what it loads it may not link. */
+int sampler_links_many(struct sampler *sampler);
 /** sampler_kernel_trim() - take the tracing's own frames out of a kernel stack. */
 void sampler_kernel_trim(const struct sampler *sampler, struct wire_sample_stack *stack);
 /** sampler_kernel_functions - what is watched, by enum wire_sample_kernel. */

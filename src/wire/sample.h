@@ -170,6 +170,33 @@ struct wire_sample_event {
 	uint32_t kind, chance;
 };
 
+/**
+ * What the processes did while a window was open, of one CPU. Threads that call an allocator are callers. A caller that sleeps of its
+ * own will has done all that there was to do for it: what the probes held up is made good by then.
+ */
+struct wire_sample_activity {
+	uint32_t window;    /* that the others are of */
+	uint32_t caller;    /* the thread that was noted as one last; 0: none since a switch */
+	uint64_t since_ns;  /* that what runs now has run, or the window is open */
+	uint64_t run_ns;    /* of the processes */
+	uint64_t sleeps;    /* of callers */
+	int64_t waiting;    /* callers that were made to wait here, less those that went on here */
+	int64_t waiting_ns; /* the sum of when they were set to work */
+	uint64_t running,
+		running_ns; /* a caller that was at work when the window ended, and since when */
+	/* how long callers ran, in microseconds, and the sum of the squares of each one's: how many share the work */
+	uint64_t called_us, called_squares;
+	uint64_t waited_ns; /* that callers were made to wait, until they went on */
+};
+_Static_assert(sizeof(struct wire_sample_activity) == 88, "wire_sample_activity");
+#define WIRE_SAMPLE_CALLERS_MAX 4096
+struct wire_sample_caller {
+	uint32_t window, waits;
+	uint64_t awake_ns; /* since when it is at work; 0: not seen to be */
+	uint64_t left_ns;  /* when it was made to wait */
+	uint64_t run_us;
+};
+
 /** Counters of one CPU. */
 enum wire_sample_counter {
 	WIRE_SAMPLE_TAKEN = 0,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler's pure parts: where a probe stands, what a trend is, how epochs of different scale add up. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 
 #include "model/samples.h"
 #include "source/sampler_impl.h"
+#include "source/sampler_pace.h"
 #include "sym/functions.h"
 #include "view/leak.h"
 #include "wire/sample.h"
@@ -204,6 +206,223 @@ static void a_reading_for_other_formats_has_the_rows(void **state)
 	samples_free(s);
 }
 
+/*
+ * A process of one thread, simulated: what a second of it calls, and what windows of it are told. @call_ns and @rest_ns of work go with a
+ * call, probed ones take @probe_ns more. It waits for @wait_ns after every @burst calls: for an answer (@chain), or until the next
+ * burst is due. @share: of a processor, that others leave to it; of what it took beyond, the rest is waited for.
+ */
+struct simulated {
+	double call_ns, wait_ns, probe_ns, share;
+	unsigned burst;
+	int chain;
+	/* found */
+	double time_ns, due_ns, run_ns, credit_ns, waited_ns;
+	unsigned left;
+	uint64_t calls;
+};
+
+/* One call, or one sleep, or one wait for a processor. Return: 1 it called, 2 it slept. */
+static int simulate(struct simulated *m, int probed)
+{
+	if (!m->left && m->wait_ns > 0) {
+		m->due_ns = m->chain || m->due_ns == 0 ? m->time_ns + m->wait_ns
+						       : m->due_ns + m->wait_ns;
+		m->left = m->burst;
+		if (m->due_ns > m->time_ns) { /* what others leave to it is saved up for a while */
+			m->credit_ns += (m->due_ns - m->time_ns) * m->share;
+			m->time_ns = m->due_ns;
+			return 2;
+		}
+		return 0;
+	}
+	if (!m->left)
+		m->left = m->burst;
+	/* without probes a burst is over before anybody looks */
+	unsigned calls = probed ? 1 : m->left;
+	double took = calls * (m->call_ns + (probed ? m->probe_ns : 0));
+	if (m->credit_ns > 1e6)
+		m->credit_ns = 1e6;
+	if (m->share < 1 && m->credit_ns < took) {
+		m->time_ns += 3e6 / m->share - 3e6;
+		m->waited_ns += 3e6 / m->share - 3e6;
+		m->credit_ns += 3e6;
+	}
+	m->credit_ns -= took * (1 - m->share);
+	m->time_ns += took;
+	m->run_ns += took;
+	m->left -= calls;
+	m->calls += calls;
+	return 1;
+}
+
+/* Windows of @on_ns each after gaps of 0.3 s and some; by how many of its errors the estimate is off, and how far. */
+static struct sampler_paced simulate_windows(struct simulated *m, double on_ns, double price_ns,
+					     double *off_by)
+{
+	struct sampler_pace pace = { 0 };
+	struct sampler_paced paced = { 0 };
+	double estimate = 0, told_unsure = 0, epoch_ns = m->time_ns;
+	struct simulated bare = *m;
+	uint64_t before = m->calls;
+	uint32_t random = 1;
+	for (unsigned i = 0; i < 30; i++) {
+		double run_ns = m->run_ns, until_ns = epoch_ns + 3e8;
+		random = random * 1103515245 + 12345;
+		until_ns += random / 43.0;
+		struct sampler_window w = { .price_ns = price_ns, .callers = 1, .sleeps_known = 1 };
+		while (m->time_ns < until_ns)
+			simulate(m, 0);
+		w.off_ns = until_ns - epoch_ns;
+		w.off_run_ns = m->run_ns - run_ns;
+		double begin_ns = until_ns, awake_ns = m->time_ns;
+		uint64_t calls = m->calls;
+		double waited_ns = m->waited_ns;
+		run_ns = m->run_ns;
+		while (m->time_ns < begin_ns + on_ns) {
+			double before_ns = m->time_ns;
+			w.waited_ns = m->waited_ns - waited_ns; /* one that lasts is pending */
+			if (simulate(m, 1) != 2)
+				continue;
+			w.sleeps++;
+			awake_ns = m->time_ns;
+			if (before_ns < begin_ns + on_ns && m->time_ns > begin_ns + on_ns)
+				awake_ns = 0; /* asleep at the end */
+		}
+		w.on_ns = on_ns;
+		w.hits = (double)(m->calls - calls);
+		w.run_ns = m->run_ns - run_ns;
+		w.pending = awake_ns > 0;
+		w.pending_ns = awake_ns > 0 ? begin_ns + on_ns - awake_ns : 0;
+		sampler_pace_add(&pace, &w);
+		paced = sampler_paced(&pace);
+		double part = w.hits * (until_ns + on_ns - epoch_ns) / on_ns / paced.pace;
+		epoch_ns = until_ns + on_ns;
+		estimate += part;
+		told_unsure += part * paced.error;
+	}
+	while (bare.time_ns < epoch_ns)
+		simulate(&bare, 0);
+	double truth = (double)(bare.calls - before);
+	*off_by = (estimate - truth) / truth;
+	print_message("true %.0f, told %.0f +- %.0f (pace %.3f)\n", truth, estimate, told_unsure,
+		      paced.pace);
+	paced.error = told_unsure / truth;
+	return paced;
+}
+
+/* The truth lies within twice what is told, with a price that is known to be wrong by a tenth. */
+static void judge(const struct simulated *like, double on_ns, double error_max)
+{
+	for (int wrong = -1; wrong <= 1; wrong++) {
+		struct simulated m = *like;
+		double off_by;
+		struct sampler_paced p =
+			simulate_windows(&m, on_ns, m.probe_ns * (1 + 0.1 * wrong), &off_by);
+		assert_true(fabs(off_by) < 2 * p.error + 0.05);
+		if (error_max > 0)
+			assert_true(p.error < error_max);
+	}
+}
+
+static void calls_at_an_even_pace_are_told_as_many(void **state)
+{
+	(void)state;
+	for (unsigned burst = 30; burst <= 480; burst *= 2) {
+		struct simulated m = {
+			.call_ns = 20, .wait_ns = 1e6, .probe_ns = 1000, .share = 1, .burst = burst
+		};
+		judge(&m, 5e6, burst > 240 ? 0 : 0.3);
+	}
+}
+
+static void calls_in_a_chain_of_answers_are_told_as_many(void **state)
+{
+	(void)state;
+	for (unsigned burst = 10; burst <= 160; burst *= 2) {
+		struct simulated m = { .call_ns = 100,
+				       .wait_ns = 1e5,
+				       .probe_ns = 1000,
+				       .share = 1,
+				       .burst = burst,
+				       .chain = 1 };
+		judge(&m, 5e6, burst > 40 ? 0 : 0.4);
+	}
+}
+
+static void calls_of_one_that_never_waits_are_told_by_its_work(void **state)
+{
+	(void)state;
+	struct simulated m = { .call_ns = 2000, .probe_ns = 1000, .share = 1, .burst = 10 };
+	double off_by;
+	struct sampler_paced p = simulate_windows(&m, 5e6, 1000, &off_by);
+	assert_true(fabs(off_by) < 0.02 && p.error < 0.1);
+	judge(&m, 5e6, 0.1);
+	m.call_ns =
+		20; /* nothing but calls: no more is known than that there are at least so many */
+	judge(&m, 5e6, 0);
+	p = simulate_windows(&m, 5e6, 1000, &off_by);
+	assert_true(p.error > 2 * 0.05 && off_by < 0);
+}
+
+static void calls_of_one_that_others_keep_from_running_are_told_as_too_few(void **state)
+{
+	(void)state;
+	for (int chain = 0; chain <= 1; chain++)
+		for (double on_ns = 2e6; on_ns < 2e8; on_ns *= 5) {
+			struct simulated m = { .call_ns = 20,
+					       .wait_ns = 1e6,
+					       .probe_ns = 1000,
+					       .share = 0.1,
+					       .burst = 300,
+					       .chain = chain };
+			judge(&m, on_ns, 0);
+		}
+}
+
+static void a_process_that_makes_no_calls_is_at_its_pace(void **state)
+{
+	struct sampler_pace pace = { 0 };
+	(void)state;
+	struct sampler_paced p = sampler_paced(&pace);
+	assert_true(p.pace == 1 && p.error == 0 && !p.is_starved);
+	const struct sampler_window w = {
+		.on_ns = 5e6, .off_ns = 3e8, .off_run_ns = 3e8, .run_ns = 5e6, .sleeps_known = 1
+	};
+	sampler_pace_add(&pace, &w);
+	p = sampler_paced(&pace);
+	assert_true(p.pace == 1 && p.error == 0);
+}
+
+static void what_was_not_seen_to_its_end_goes_on_as_before(void **state)
+{
+	struct err err = { 0 };
+	(void)state;
+	struct samples *s = samples_new(&err);
+	struct sample_row *row = row_of(s);
+	s->scale = 100;
+	s->scale_error = 0.1;
+	row->raw.count = 10;
+	row->raw.bytes = 1000;
+	assert_int_equal(samples_epoch(s, 1e9, &err), 0);
+	s->scale = 1;
+	samples_go_on(s, 2e9, 1e9);
+	assert_true(fabs(row->now.count - 1500) < 1e-6 && fabs(row->now.bytes - 150000) < 1e-6);
+	assert_true(row->now.error_count > 0.1 * 1500);
+	assert_false(samples_are_least(s));
+	/* an epoch keeps what was unsure of it */
+	s->scale = 100;
+	s->scale_error = 9;
+	row->raw.count = 20;
+	samples_scale(s, row);
+	assert_int_equal(samples_epoch(s, 1e9, &err), 0);
+	s->scale = 1;
+	s->scale_error = 0;
+	samples_scale(s, row);
+	assert_true(row->now.error_count > 9 * 1000);
+	assert_true(samples_are_least(s));
+	samples_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -220,6 +439,12 @@ int main(void)
 		cmocka_unit_test(edges_are_those_that_can_be_reached),
 		cmocka_unit_test(epochs_keep_their_own_scale),
 		cmocka_unit_test(a_reading_for_other_formats_has_the_rows),
+		cmocka_unit_test(calls_at_an_even_pace_are_told_as_many),
+		cmocka_unit_test(calls_in_a_chain_of_answers_are_told_as_many),
+		cmocka_unit_test(calls_of_one_that_never_waits_are_told_by_its_work),
+		cmocka_unit_test(calls_of_one_that_others_keep_from_running_are_told_as_too_few),
+		cmocka_unit_test(a_process_that_makes_no_calls_is_at_its_pace),
+		cmocka_unit_test(what_was_not_seen_to_its_end_goes_on_as_before),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

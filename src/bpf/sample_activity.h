@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sample_activity.h - what the processes do while a window is open: how long they run, and whether threads that call allocators have
+ * done what there was to do. For sample.bpf.c alone, before its hit(). Every switch of a thread is seen as it leaves a processor; what
+ * runs when the window begins and ends is looked at by an interrupt of that processor.
+ */
+#ifndef BPF_SAMPLE_ACTIVITY_H
+#define BPF_SAMPLE_ACTIVITY_H
+
+/* Number of the window that is open; 0: nobody asks what the processes do. */
+volatile uint32_t sample_window = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct wire_sample_activity);
+} sample_activity SEC(".maps");
+
+/* By the kernel's own number of the thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* the loader's to settle */
+	__type(key, uint32_t);
+	__type(value, struct wire_sample_caller);
+} sample_callers SEC(".maps");
+
+/* A thread that called an allocator. */
+static UNWIND_INLINE void note_caller(void)
+{
+	uint32_t zero = 0, tid = (uint32_t)bpf_get_current_pid_tgid();
+	struct wire_sample_activity *a = bpf_map_lookup_elem(&sample_activity, &zero);
+	struct wire_sample_caller caller = { .window = sample_window }, *known;
+	if (!a || a->caller == tid)
+		return;
+	a->caller = tid;
+	known = bpf_map_lookup_elem(&sample_callers, &tid);
+	if (!known || known->window != caller.window)
+		bpf_map_update_elem(&sample_callers, &tid, &caller, BPF_ANY);
+}
+
+/* The thread that ran here until now, when it leaves the processor (@left), or a window begins or ends. */
+static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
+{
+	uint32_t zero = 0, pid, tid, own = (uint32_t)bpf_get_current_pid_tgid();
+	struct wire_sample_activity *a = bpf_map_lookup_elem(&sample_activity, &zero);
+	struct wire_sample_caller *caller;
+	uint64_t now = bpf_ktime_get_ns();
+
+	if (!a)
+		return;
+	if (a->window != window) { /* it begins, or nobody told this CPU that it had */
+		*a = (struct wire_sample_activity){ .window = window, .since_ns = now };
+		return;
+	}
+	if (own && current_ids(&pid, &tid) == 0 && bpf_map_lookup_elem(&walk_processes, &pid)) {
+		uint64_t ran = now > a->since_ns ? now - a->since_ns : 0, us = ran / 1000 + 1;
+		a->run_ns += ran;
+		caller = bpf_map_lookup_elem(&sample_callers, &own);
+		if (caller && caller->window == window) {
+			a->called_us += us;
+			a->called_squares += (2 * caller->run_us + us) * us;
+			caller->run_us += us;
+			if (!caller->awake_ns)
+				caller->awake_ns = a->since_ns;
+			if (caller->waits) { /* it went on meanwhile, wherever it was made to wait */
+				a->waiting--;
+				a->waiting_ns -= (int64_t)caller->awake_ns;
+				if (a->since_ns > caller->left_ns)
+					a->waited_ns += a->since_ns - caller->left_ns;
+			}
+			caller->waits = left && !sleeps;
+			if (caller->waits) {
+				a->waiting++;
+				a->waiting_ns += (int64_t)caller->awake_ns;
+				caller->left_ns = now;
+			} else if (!left) {
+				a->running++;
+				a->running_ns += caller->awake_ns;
+			} else {
+				a->sleeps++;
+				caller->awake_ns = 0;
+			}
+		}
+	}
+	a->since_ns = now;
+	if (left)
+		a->caller = 0;
+}
+
+/* Whether it was made to leave, who, for whom, and from 5.18 on what it does now: 0 is nothing but wait for a processor. */
+SEC("raw_tp/sched_switch")
+int sample_switched(uint64_t *ctx)
+{
+	uint32_t window = sample_window;
+	if (window)
+		note_run(window, 1, !ctx[0] && (uint32_t)ctx[3]);
+	return 0;
+}
+
+/* Run by the loader on every CPU when a window begins and when it ends. */
+SEC("raw_tp")
+int sample_look(uint64_t *ctx)
+{
+	if (sample_window)
+		note_run(sample_window, 0, 0);
+	return 0;
+}
+
+#endif

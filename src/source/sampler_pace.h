@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sampler_pace.h - how many of its calls a process gets to make while probes hold it up, of those that it would make without. Pure.
+ *
+ * A probe costs fifty times what a call does, so a window sees a process that is slower than it is else; how much slower depends on
+ * what it waits for, which nobody tells. What is known bounds it:
+ *
+ *   - its own work. CPU time beside the probes, per time, beside the same outside of windows: right whatever it waits for, but the
+ *     probes' price is known to a tenth only, and of a process that does little but ask for memory next to nothing is left beside.
+ *   - its sleep. A thread that sleeps of its own will has done what there was to do. If that comes at an even pace, all that a window
+ *     misses is what was pending when it ended; if it comes as answers to what the thread does, up to all of the probes' time.
+ *   - the fastest that any allocator answers.
+ */
+#ifndef SOURCE_SAMPLER_PACE_H
+#define SOURCE_SAMPLER_PACE_H
+
+/** struct sampler_window - one window, and the time without probes before it. Where nothing is known of sleep, sleeps_known is 0. */
+struct sampler_window {
+	double on_ns, hits, price_ns;
+	double run_ns; /* CPU time of the processes in it, probes included */
+	double callers, sleeps, pending, pending_ns, waited_ns; /* as struct sampler_activity */
+	int sleeps_known;
+	double off_ns, off_run_ns;
+};
+
+/** struct sampler_pace - sums over windows, those of late weigh more. All zero: no window yet. */
+struct sampler_pace {
+	double on_ns, hits, probes_ns, run_ns, called_ns, sleeps, pending, pending_ns, waited_ns,
+		unknown_ns;
+	double off_ns, off_run_ns, windows;
+};
+void sampler_pace_add(struct sampler_pace *pace, const struct sampler_window *window);
+
+/** struct sampler_paced - what is seen in windows is to be divided by @pace; @error: of the quotient, relative, a standard error. */
+struct sampler_paced {
+	double pace, error;
+	int is_starved; /* it was never done while a window was open, and not for want of processors of its own */
+};
+struct sampler_paced sampler_paced(const struct sampler_pace *pace);
+
+#endif
