@@ -8,6 +8,7 @@
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "out/explain.h"
+#include "out/failed.h"
 
 #define GROUPS 5u
 #define WIDTH 100
@@ -69,7 +70,7 @@ int out_explain_diff_text(FILE *to, const struct explain *before, const struct e
 	}
 	put_change(to, opt, after->sheet->unexplained_bytes - before->sheet->unexplained_bytes,
 		   "unexplained", "");
-	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+	return out_failed(to, "cannot write the sheet", err);
 }
 
 void out_explain_diff_members(struct jsonw *j, const struct explain *before,
@@ -114,5 +115,5 @@ int out_explain_diff_json(FILE *to, const struct explain *before, const struct e
 	out_explain_diff_members(&j, before, after);
 	jsonw_object_end(&j);
 	jsonw_line(&j);
-	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+	return out_failed(to, "cannot write the sheet", err);
 }

@@ -5,6 +5,7 @@
 
 #include "base/jsonw.h"
 #include "out/explain.h"
+#include "out/failed.h"
 
 #define FRAMES_MAX 256
 
@@ -451,5 +452,5 @@ int out_explain_json(FILE *to, const struct explain *e, size_t most, struct err 
 	out_explain_members(&j, e, most);
 	jsonw_object_end(&j);
 	jsonw_line(&j);
-	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+	return out_failed(to, "cannot write the sheet", err);
 }

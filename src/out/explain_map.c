@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "out/explain.h"
+#include "out/failed.h"
 
 static const char *shown(struct buf *to, const char *name, int ascii, size_t columns)
 {
@@ -109,5 +110,5 @@ int out_explain_map(FILE *to, const struct explain *e, const struct out_opt *opt
 			shown(&name, explain_group_name(e, colours.groups[k]), opt->ascii, 24));
 	if (opt->colour && colours.count)
 		fputc('\n', to);
-	return ferror(to) ? err_set(err, -EIO, "cannot write the map") : 0;
+	return out_failed(to, "cannot write the map", err);
 }

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "out/csv.h"
+#include "out/failed.h"
 #include "proc/beside.h"
 #include "proc/numa.h"
 #include "proc/settings.h"
@@ -319,7 +320,7 @@ int out_ledger_json(struct jsonw *json, const struct ledger *l, const char *titl
 	else
 		jsonw_null(json, "cgroup");
 	jsonw_object_end(json);
-	return ferror(json->to) ? err_set(err, -EIO, "cannot write JSON") : 0;
+	return out_failed(json->to, "cannot write JSON", err);
 }
 
 int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
@@ -380,7 +381,7 @@ int out_regions_json(struct jsonw *json, const char *key, const struct breakdown
 	       age_ns + (b->end_ns > b->named_ns ? b->end_ns - b->named_ns : 0), b->named_ns != 0);
 	jsonw_u64(json, "stall_ns", b->reading.stall_ns);
 	jsonw_object_end(json);
-	return ferror(json->to) ? err_set(err, -EIO, "cannot write JSON") : 0;
+	return out_failed(json->to, "cannot write JSON", err);
 }
 
 static void put_csv_row(struct buf *line, const struct breakdown *b, const struct region *r,
@@ -424,5 +425,5 @@ int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_region
 	free(list);
 	if (buf_failed(&line))
 		return err_set(err, -ENOMEM, "cannot write CSV");
-	return ferror(to) ? err_set(err, -EIO, "cannot write CSV") : 0;
+	return out_failed(to, "cannot write CSV", err);
 }

@@ -138,12 +138,21 @@ def test_a_full_disk_is_called_by_its_name(byteledger, tmp_path):
     recording = tmp_path / "a.blt"
     subprocess.run([byteledger, "heap", "-q", "-o", str(recording), "--", "perl", "-e", "1"], check=True)
     for command in (["report"], ["report", "--format", "json"], ["report", "--format", "csv"], ["info"],
-                    ["export", "--to", "folded"], ["export", "--to", "jsonl"], ["check"]):
-        of = [] if command == ["check"] else [str(recording)]
+                    ["export", "--to", "folded"], ["export", "--to", "jsonl"], ["check"],
+                    ["regions", "--format", "json"], ["regions", "--format", "csv"], ["explain", "--format", "json"], ["explain"]):
+        of = {"check": [], "regions": ["-p", str(os.getpid())], "explain": ["-p", str(os.getpid())]}.get(command[0], [str(recording)])
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([byteledger, *command, *of], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1, command
-        assert done.stderr.startswith("byteledger: cannot write ") and "No space left" in done.stderr, command
+        assert done.stderr.startswith("byteledger: cannot write ") and done.stderr.count("No space left") == 1, command
+
+
+def test_who_reads_no_further_ends_a_watch_in_silence(byteledger):
+    watch = subprocess.Popen([byteledger, "regions", "--watch", "0.1", "--jsonl", "-p", str(os.getpid())], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    watch.stdout.readline()
+    watch.stdout.close()
+    assert b"cannot" not in watch.communicate(timeout=60)[1]
+    assert watch.returncode == 0
 
 
 def test_nothing_is_printed_into_a_file_that_has_the_number_of_a_closed_stream(byteledger, tmp_path):
