@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -219,6 +220,7 @@ static struct job *add_job(struct shelf *shelf, const struct shelf_query *query,
 				     .make = query->make,
 				     .streams = query->streams,
 				     .threads = query->threads,
+				     .sums = query->sums,
 				     .args = query->args_len ? malloc(query->args_len) : NULL,
 				     .shelf = shelf,
 				     .refs = 1 };
@@ -279,15 +281,24 @@ static int is_current(const struct shelf *shelf, const struct own_reading *r)
 	return !item->identity || item->identity(item->ctx) == r->reading.book->identity;
 }
 
-int shelf_get(struct shelf *shelf, const struct shelf_query *query,
-	      const struct shelf_patience *patience, struct reading **out, double *progress,
-	      struct err *err)
+/** take_kept() - what is there of @key, with a reference; NULL. Under the lock. */
+static struct own_reading *take_kept(struct shelf *shelf, size_t source, const char *key)
+{
+	struct own_reading *r = shelf_find(shelf, source, key);
+	if (!r || !is_current(shelf, r))
+		return NULL;
+	r->refs++;
+	return r;
+}
+
+static int get(struct shelf *shelf, const struct shelf_query *query,
+	       const struct shelf_patience *patience, struct reading **out, double *progress,
+	       struct err *err)
 {
 	*out = NULL;
 	pthread_mutex_lock(&shelf->lock);
-	struct own_reading *r = shelf_find(shelf, query->source, query->key);
-	if (r && is_current(shelf, r)) {
-		r->refs++;
+	struct own_reading *r = take_kept(shelf, query->source, query->key);
+	if (r) {
 		pthread_mutex_unlock(&shelf->lock);
 		*out = &r->reading;
 		return 1;
@@ -333,6 +344,26 @@ int shelf_get(struct shelf *shelf, const struct shelf_query *query,
 	job_unref(job);
 	pthread_mutex_unlock(&shelf->lock);
 	return rc;
+}
+
+int shelf_get(struct shelf *shelf, const struct shelf_query *query,
+	      const struct shelf_patience *patience, struct reading **out, double *progress,
+	      struct err *err)
+{
+	if (!query->sums)
+		return get(shelf, query, patience, out, progress, err);
+	pthread_mutex_lock(&shelf->lock);
+	struct own_reading *r = take_kept(shelf, query->source, query->key);
+	pthread_mutex_unlock(&shelf->lock);
+	if (r) {
+		*out = &r->reading;
+		return 1;
+	}
+	CLEANUP(buf_fini) struct buf key = { 0 };
+	struct shelf_query sums = *query;
+	buf_printf(&key, "%s" SHELF_SUMS, query->key);
+	sums.key = buf_cstr(&key);
+	return get(shelf, &sums, patience, out, progress, err);
 }
 
 void shelf_put(struct shelf *shelf, struct reading *reading)

@@ -118,6 +118,7 @@ struct shelf_query {
 	const void *args;
 	size_t args_len;
 	int threads; /* reading.threads is asked for, too: @key says so */
+	int sums; /* neither the peak of a range is asked for nor what was temporary; what was made for @key is of use, too */
 	int streams; /* make() hands events on beside a reading of them */
 };
 /**

@@ -8,6 +8,8 @@
 
 #include "api/shelf.h"
 
+/* Behind a key: the same question without a range's peak and what was temporary (struct shelf_query.sums). */
+#define SHELF_SUMS "#sums"
 #define SHELF_LOOK_NS 20000000ull /* how often a waiting client is looked at */
 
 struct own_book {
@@ -42,7 +44,7 @@ struct job {
 	int (*make)(const void *args, const struct shelf_task *task, struct shelf_product *product,
 		    struct err *err);
 	void *args;
-	int streams, threads;
+	int streams, threads, sums;
 	int indexes; /* only the index of slices is made, whether somebody waits or not */
 	enum job_state state;
 	struct shelf *shelf;

@@ -549,6 +549,8 @@ static int read_selection(struct job *job, struct run *run, struct own_reading *
 	if (rc == 0)
 		prof = query_run(&source, &job->query, err);
 	rc = prof ? keep(r, prof, err) : err->code ? err->code : -EIO;
+	if (job->sums) /* all is told, whatever was asked for */
+		r->key[strlen(r->key) - strlen(SHELF_SUMS)] = '\0';
 	if (rc < 0) {
 		pthread_mutex_lock(&job->shelf->lock);
 		shelf_reading_unref(r);

@@ -293,6 +293,7 @@ int shelf_read_times(struct job *job, const struct own_reading *whole,
 		struct slices_answer answer = { .costs = r->reading.costs,
 						.account_of = of,
 						.stack_count = count };
+		ask.sums = job->sums;
 		rc = slices_read(slices, source, &ask, &answer, err);
 		if (rc == -EBADMSG) { /* it does not fit: the events themselves do */
 			err_init(err);

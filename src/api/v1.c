@@ -142,6 +142,15 @@ int v1_reading(struct v1_call *call, const struct shelf_query *query, struct rea
 	return rc > 0 ? 0 : rc == 0 ? V1_PENDING : rc;
 }
 
+/** wants_sums() - is the question answered without the peak of a range, and what was temporary in it? */
+static int wants_sums(const struct v1_call *call)
+{
+	const struct query *query = &call->ask.query;
+	return call->wants_one && call->ask.cost != VIEW_COST_PEAK &&
+	       call->ask.cost != VIEW_COST_TEMPORARY && !query->at.kind &&
+	       (query->from.kind || query->to.kind);
+}
+
 static int read_base(struct v1_call *call, struct err *err)
 {
 	const struct ask *ask = &call->ask;
@@ -149,6 +158,7 @@ static int read_base(struct v1_call *call, struct err *err)
 	struct shelf_query query = { .source = ask->base_source,
 				     .key = ask->reading,
 				     .query = ask->query };
+	query.sums = !ask->base_time && wants_sums(call);
 	if (ask->base_source >= shelf_count(call->shelf))
 		return err_set(err, -ENOENT, "there is no source %llu to compare with",
 			       (unsigned long long)ask->base_source);
@@ -170,7 +180,8 @@ int v1_read(struct v1_call *call, struct err *err)
 	const struct shelf_query query = { .source = call->source,
 					   .key = buf_cstr(&key),
 					   .query = call->ask.query,
-					   .threads = threads };
+					   .threads = threads,
+					   .sums = !threads && wants_sums(call) };
 	int rc = call->reading ? 0 : v1_reading(call, &query, &call->reading, err);
 	if (rc == 0 && call->ask.has_base && !call->base)
 		rc = read_base(call, err);

@@ -22,6 +22,7 @@ struct v1_call {
 	struct ask ask;
 	size_t source;
 	int wants_threads;              /* v1_read(): the sums by thread, too */
+	int wants_one;                  /* v1_read(): no cost but the one of the question */
 	struct reading *reading, *base; /* @base: NULL where nothing is compared */
 	struct shelf_fold *folded;
 	struct shelf_fold own; /* a tree of this answer's own: @folded points here */

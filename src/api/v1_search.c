@@ -171,6 +171,7 @@ int v1_search(struct v1_call *call, struct err *err)
 		err_set(err, -EINVAL, "'find' is missing");
 		return err_hint(err, "some text, or /a regular expression/");
 	}
+	call->wants_one = 1;
 	int rc = v1_fold(call, err);
 	if (rc)
 		return rc;

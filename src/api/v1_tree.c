@@ -167,6 +167,7 @@ int v1_tree(struct v1_call *call, struct err *err)
 			ask->node = view_key_mix(VIEW_KEY_ROOT, ask->function);
 		}
 	}
+	call->wants_one = 1;
 	int rc = v1_fold(call, err);
 	if (rc)
 		return rc;

@@ -124,6 +124,7 @@ static int ahead(const struct slices *s, struct slices_replays *replays,
 struct sums {
 	struct slices_answer *to;
 	uint64_t lo, hi;
+	int sums;                /* struct slices_ask */
 	int64_t *blocks, *bytes; /* by stack number: live, or at the peak */
 };
 
@@ -213,6 +214,17 @@ static struct cost *account(const struct sums *t, uint32_t stack)
 		       : NULL;
 }
 
+static void asked_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
+{
+	struct sums *t = ctx;
+	struct cost *c = ev->kind == EVENT_ALLOC && counts(t, seq) ? account(t, ev->stack.v) : NULL;
+	(void)now;
+	if (!c)
+		return;
+	c->allocations++;
+	c->allocated_bytes += ev->bytes;
+}
+
 static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
 {
 	struct sums *t = ctx;
@@ -228,7 +240,93 @@ static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t 
 	}
 }
 
-/** add_made() - allocations of the range, and which of them were temporary and never freed. */
+/** struct taking - the allocations of @t are taken off. */
+struct taking {
+	const struct sums *t;
+	int fails;
+};
+
+static void taken_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
+{
+	struct taking *taking = ctx;
+	const struct sums *t = taking->t;
+	struct cost *c = ev->kind == EVENT_ALLOC && counts(t, seq) ? account(t, ev->stack.v) : NULL;
+	(void)now;
+	if (!c)
+		return;
+	taking->fails |= !c->allocations || c->allocated_bytes < ev->bytes;
+	c->allocations--;
+	c->allocated_bytes -= ev->bytes;
+}
+
+/** add_slice() - what was asked for in slice @number, all of it. 0 or negative errno. */
+static int add_slice(const struct slices *s, size_t number, struct sums *t, struct err *err)
+{
+	const struct slice *at = &s->slices[number];
+	for (size_t k = at->made_begin; k < at[1].made_begin; k++) {
+		struct cost *c = account(t, s->made[k].stack);
+		if (!c)
+			return slices_no_fit(err);
+		c->allocations += s->made[k].blocks;
+		c->allocated_bytes += s->made[k].bytes;
+		c->temporary += t->sums ? 0 : s->made[k].temporary;
+	}
+	return 0;
+}
+
+static void add_leaked(const struct slices *s, struct sums *t)
+{
+	for (size_t i = 0; i < s->kept_count; i++) {
+		struct cost *c = counts(t, s->kept[i].seq) ? account(t, s->kept[i].stack) : NULL;
+		if (!c)
+			continue;
+		c->leaked++;
+		c->leaked_bytes += s->kept[i].bytes;
+	}
+}
+
+/** take_before() - take the allocations of slice @number that stand before the range off again. 0 or negative errno. */
+static int take_before(const struct slices *s, struct slices_replays *replays, size_t number,
+		       struct sums *t, struct err *err)
+{
+	struct sums before = { .to = t->to, .lo = s->slices[number].first, .hi = t->lo };
+	struct taking taking = { .t = &before };
+	struct slices_walk w = {
+		.until_ns = UINT64_MAX, .until_seq = t->lo, .each = taken_each, .ctx = &taking
+	};
+	if (before.lo == before.hi)
+		return 0;
+	int rc = slices_walk(s, replays, number, &w, err);
+	return rc == 0 && taking.fails ? slices_no_fit(err) : rc;
+}
+
+/**
+ * add_asked() - allocations of the range, and which were never freed: of the slices at its ends only what stands before the times is replayed, since
+ * all of a slice is known.
+ */
+static int add_asked(const struct slices *s, struct slices_replays *replays, struct sums *t,
+		     struct err *err)
+{
+	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
+	int rc = 0;
+	for (size_t i = from; i <= to && rc == 0; i++) {
+		if (t->hi >= s->slices[i + 1].first) {
+			rc = add_slice(s, i, t, err);
+			if (rc == 0 && t->lo > s->slices[i].first)
+				rc = take_before(s, replays, i, t, err);
+			continue;
+		}
+		struct slices_walk w = {
+			.until_ns = UINT64_MAX, .until_seq = t->hi, .each = asked_each, .ctx = t
+		};
+		rc = slices_walk(s, replays, i, &w, err);
+	}
+	if (rc == 0)
+		add_leaked(s, t);
+	return rc;
+}
+
+/** add_made() - the same, and which of them were temporary. */
 static int add_made(const struct slices *s, struct slices_replays *replays, struct sums *t,
 		    struct err *err)
 {
@@ -246,14 +344,9 @@ static int add_made(const struct slices *s, struct slices_replays *replays, stru
 			/* a walk tells of frees of earlier blocks, too: they are told below for all other slices */
 			continue;
 		}
-		for (size_t k = at->made_begin; k < at[1].made_begin; k++) {
-			struct cost *c = account(t, s->made[k].stack);
-			if (!c)
-				return slices_no_fit(err);
-			c->allocations += s->made[k].blocks;
-			c->allocated_bytes += s->made[k].bytes;
-			c->temporary += s->made[k].temporary;
-		}
+		int rc = add_slice(s, i, t, err);
+		if (rc < 0)
+			return rc;
 	}
 	for (size_t i = 0; i < s->brief_count; i++) {
 		const struct brief *brief = &s->brief[i];
@@ -267,13 +360,7 @@ static int add_made(const struct slices *s, struct slices_replays *replays, stru
 			return slices_no_fit(err);
 		c->temporary++;
 	}
-	for (size_t i = 0; i < s->kept_count; i++) {
-		struct cost *c = counts(t, s->kept[i].seq) ? account(t, s->kept[i].stack) : NULL;
-		if (!c)
-			continue;
-		c->leaked++;
-		c->leaked_bytes += s->kept[i].bytes;
-	}
+	add_leaked(s, t);
 	return 0;
 }
 
@@ -434,12 +521,12 @@ static int read_range(const struct slices *s, struct slices_replays *replays, st
 	uint64_t until = 0;
 	if (t->lo >= t->hi)
 		return 0;
-	int rc = add_made(s, replays, t, err);
-	if (rc == 0)
+	int rc = t->sums ? add_asked(s, replays, t, err) : add_made(s, replays, t, err);
+	if (rc == 0 && !t->sums)
 		rc = find_peak(s, replays, t, &until, &t->to->peak_time_ns, err);
-	if (rc == 0)
+	if (rc == 0 && !t->sums)
 		rc = add_live(s, replays, until, t, err);
-	if (rc == 0)
+	if (rc == 0 && !t->sums)
 		rc = to_accounts(s, t, 1, err);
 	for (uint32_t i = 0; rc == 0 && i < s->stack_count; i++) {
 		struct cost *c = account(t, i);
@@ -452,8 +539,8 @@ static int read_range(const struct slices *s, struct slices_replays *replays, st
 int slices_read(const struct slices *s, const struct query_source *source,
 		const struct slices_ask *ask, struct slices_answer *answer, struct err *err)
 {
-	struct sums t = { .to = answer };
-	struct slices_replays replays = { .source = source, .wholes = !ask->has_at };
+	struct sums t = { .to = answer, .sums = ask->sums };
+	struct slices_replays replays = { .source = source, .wholes = !ask->has_at && !ask->sums };
 	uint64_t until = 0;
 	int rc = ahead(s, &replays, ask, err);
 	if (rc == 0)

@@ -46,6 +46,7 @@ struct slices_ask {
 	uint64_t from_ns, to_ns; /* 0, UINT64_MAX: no bound */
 	int has_at;
 	uint64_t at_ns; /* UINT64_MAX: the end */
+	int sums;       /* of a range: no peak is asked for, nor what was temporary */
 };
 /** struct slices_answer - @costs and @account_of are the caller's. */
 struct slices_answer {
@@ -56,8 +57,8 @@ struct slices_answer {
 };
 /**
  * slices_read() - what query_run() would count for the same words; with has_at everything is what lives then. @source: of the same
- * recording, open for this thread. Cost: the blocks that live at the moment and up to four slices replayed; without has_at some more, where it is not clear in which slice the
- * selection's peak lies. 0 or negative errno; -EBADMSG where index and recording do not fit.
+ * recording, open for this thread. Cost: the blocks that live at the moment and up to three slices replayed as far as the question's times lie in them. A range's peak
+ * and what was temporary in it want those two slices to their ends, and some more where it is not clear in which one the peak lies: with @sums they stay 0. 0 or negative errno; -EBADMSG where index and recording do not fit.
  */
 int slices_read(const struct slices *slices, const struct query_source *source,
 		const struct slices_ask *ask, struct slices_answer *answer, struct err *err);
