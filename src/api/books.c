@@ -26,6 +26,7 @@ struct item {
 	pthread_mutex_t lock;
 	int written; /* it goes on, as far as we know */
 	struct follow *follow;
+	unsigned holders; /* it has to stay */
 	/* the state of the file whose checksums were looked at last, and what came of it: not again for each question */
 	uint64_t checked;
 	int damaged;
@@ -40,7 +41,8 @@ static struct snap *book_live(void *ctx)
 	struct err err = { 0 };
 	pthread_mutex_lock(&item->lock);
 	if (item->written && !item->follow) {
-		item->follow = follow_new(item->path, NULL, &err);
+		const struct follow_opt opt = { .index = 1 };
+		item->follow = follow_new(item->path, &opt, &err);
 		item->written = item->follow != NULL;
 	}
 	if (item->follow) {
@@ -52,12 +54,39 @@ static struct snap *book_live(void *ctx)
 			item->written = !state.over;
 			snap_unref(snap);
 			snap = NULL;
-			if (state.over)
+			if (state.over && !item->holders)
 				follow_freep(&item->follow);
 		}
 	}
 	pthread_mutex_unlock(&item->lock);
 	return snap;
+}
+
+static void book_go_on(void *ctx)
+{
+	struct item *item = ctx;
+	follow_go_on(item->follow);
+	pthread_mutex_lock(&item->lock);
+	item->holders--;
+	pthread_mutex_unlock(&item->lock);
+}
+
+static int book_hold(void *ctx, struct follow_held *held, struct err *err)
+{
+	struct item *item = ctx;
+	pthread_mutex_lock(&item->lock);
+	struct follow *follow = item->follow;
+	item->holders += follow != NULL;
+	pthread_mutex_unlock(&item->lock);
+	if (!follow)
+		return 0;
+	int rc = follow_hold(follow, held, err);
+	if (rc <= 0) {
+		pthread_mutex_lock(&item->lock);
+		item->holders--;
+		pthread_mutex_unlock(&item->lock);
+	}
+	return rc;
 }
 
 /** live_number() - of the newest snap; 0: it is not followed. */
@@ -211,6 +240,8 @@ static int add(struct books *b, const char *path, int written, struct err *err)
 						    .prepare = book_prepare,
 						    .identity = book_identity,
 						    .live = written ? book_live : NULL,
+						    .hold = written ? book_hold : NULL,
+						    .go_on = book_go_on,
 						    .warn = book_warn,
 						    .ctx = item };
 	return 0;

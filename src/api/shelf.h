@@ -12,6 +12,7 @@
 #include <errno.h>
 
 #include "model/snap.h"
+#include "query/follow.h"
 #include "query/query.h"
 #include "view/fold.h"
 
@@ -51,6 +52,12 @@ struct shelf_item {
 	 * not, or no more. NULL for sources that never are.
 	 */
 	struct snap *(*live)(void *ctx);
+	/**
+	 * Of the same: stop reading on, until go_on(), where moments and ranges of it can be told. 1; 0: they cannot, or it is over; negative
+	 * errno with @err. NULL for sources that are never written.
+	 */
+	int (*hold)(void *ctx, struct follow_held *held, struct err *err);
+	void (*go_on)(void *ctx);
 	/** Call after a run: fills reader->warning. */
 	void (*warn)(struct shelf_reader *reader);
 	void *ctx;

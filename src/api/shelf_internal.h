@@ -107,6 +107,9 @@ int shelf_wants_slices(const struct own_reading *whole);
 /** shelf_read_times() - 1: @r is filled for a question of nothing but times; 0: it has to be replayed; negative errno. */
 int shelf_read_times(struct job *job, const struct own_reading *whole,
 		     const struct query_source *source, struct own_reading *r, struct err *err);
+/** shelf_read_held() - the same of a recording that is being written, whose reading is held. */
+int shelf_read_held(struct job *job, const struct own_reading *whole,
+		    const struct follow_held *held, struct own_reading *r, struct err *err);
 /** shelf_index() - have the index of @source made by the thread for that. */
 void shelf_index(struct shelf *shelf, size_t source);
 /** shelf_find() - what is kept under @key, or NULL. Under the lock. */

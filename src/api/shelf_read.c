@@ -518,20 +518,64 @@ static int read_moment(struct job *job, const struct own_reading *whole,
 	return rc;
 }
 
-static int read_selection(struct job *job, struct run *run, struct own_reading *whole,
-			  struct own_reading **out, struct err *err)
+/** new_reading() - an empty one for the answer of @job, of the book of @whole. */
+static struct own_reading *new_reading(struct job *job, const struct own_reading *whole,
+				       struct err *err)
 {
 	struct own_reading *r = calloc(1, sizeof(*r));
 	if (!r || !(r->key = strdup(job->key))) {
 		free(r);
-		return err_set(err, -ENOMEM, "cannot keep a reading");
+		err_set(err, -ENOMEM, "cannot keep a reading");
+		return NULL;
 	}
 	r->refs = 1;
 	r->source = job->source;
-	run->book = r->reading.book = whole->reading.book;
+	r->reading.book = whole->reading.book;
 	pthread_mutex_lock(&job->shelf->lock);
-	((struct own_book *)run->book)->refs++;
+	((struct own_book *)r->reading.book)->refs++;
 	pthread_mutex_unlock(&job->shelf->lock);
+	return r;
+}
+
+static void unref(struct job *job, struct own_reading *r)
+{
+	pthread_mutex_lock(&job->shelf->lock);
+	shelf_reading_unref(r);
+	pthread_mutex_unlock(&job->shelf->lock);
+}
+
+/** read_held() - a moment or a range of a recording that is being written: 1; 0: it needs more than an index; negative errno. */
+static int read_held(struct job *job, struct own_reading **out, struct err *err)
+{
+	const struct shelf_item *item = shelf_at(job->shelf, job->source);
+	struct own_reading *whole = NULL, *r = NULL;
+	struct follow_held held;
+	if (!item->hold || job->make || job->threads)
+		return 0;
+	int rc = item->hold(item->ctx, &held, err);
+	if (rc <= 0)
+		return rc;
+	rc = whole_live(job, held.snap, &whole, err);
+	if (rc == 0)
+		r = new_reading(job, whole, err);
+	if (rc == 0)
+		rc = r ? shelf_read_held(job, whole, &held, r, err) : err->code;
+	item->go_on(item->ctx);
+	unref(job, whole);
+	if (rc == 1)
+		*out = r;
+	else
+		unref(job, r);
+	return rc;
+}
+
+static int read_selection(struct job *job, struct run *run, struct own_reading *whole,
+			  struct own_reading **out, struct err *err)
+{
+	struct own_reading *r = new_reading(job, whole, err);
+	if (!r)
+		return err->code;
+	run->book = r->reading.book;
 	CLEANUP(prof_freep) struct prof *prof = NULL;
 	int rc = shelf_at(job->shelf, job->source)
 			 ->prepare(&run->reader, &job->query, job->streams, err);
@@ -586,6 +630,10 @@ int shelf_work(struct job *job, struct own_reading **out, struct err *err)
 	if (rc == 0 && whole && !job->key[0]) {
 		*out = whole;
 		return 0;
+	}
+	if (rc == 0 && whole && (rc = read_held(job, out, err)) != 0) {
+		unref(job, whole);
+		return rc < 0 ? rc : 0;
 	}
 	if (rc == 0)
 		rc = item->open(item->ctx, on_tick, job, &run.reader, err);

@@ -24,14 +24,20 @@ static void free_slices(void *data)
 	slices_free(data);
 }
 
-/** is_plain() - do all events of the recording count as they are? */
-static int is_plain(const struct reading *whole)
+/** is_whole() - do all events of the recording count as they are? */
+static int is_whole(const struct reading *whole)
 {
 	const struct prof_totals *t = &whole->totals;
 	const struct prof_process *p = prof_process(whole->book->names);
-	return !whole->book->being_written && !whole->estimates && !t->lost_events &&
-	       !t->culled_allocations && !t->filtered_allocations && !t->forked_from &&
-	       !t->cost.uncertain && !(p && p->sample_bytes) && !whole->book->warning[0];
+	return !whole->estimates && !t->lost_events && !t->culled_allocations &&
+	       !t->filtered_allocations && !t->forked_from && !t->cost.uncertain &&
+	       !(p && p->sample_bytes) && !whole->book->warning[0];
+}
+
+/** is_plain() - and will no more come? */
+static int is_plain(const struct reading *whole)
+{
+	return !whole->book->being_written && is_whole(whole);
 }
 
 /* ---- the index of a source ------------------------------------------------------------------------------------------- */
@@ -230,16 +236,18 @@ static int take_times(const struct query *query, const struct book *book, struct
 	return rc < 0 ? rc : 1;
 }
 
-/** by_stack() - by the producer's number: 1 + its account; malloc'd. */
-static uint32_t *by_stack(const struct book *book, uint32_t *count)
+/** by_stack() - by the producer's number, which @numbered knows: 1 + its account; malloc'd. */
+static uint32_t *by_stack(const struct book *book, const struct prof *numbered, uint32_t *count)
 {
 	uint32_t rows = prof_stack_count(book->names), numbers = *count;
 	uint32_t *accounts = calloc((size_t)rows + 1, sizeof(*accounts));
 	uint32_t *of = calloc((size_t)numbers + 1, sizeof(*of));
 	for (uint32_t i = 0; accounts && i < book->count; i++)
 		accounts[book->stacks[i]] = i + 1;
-	for (uint32_t i = 0; accounts && of && i < numbers; i++)
-		of[i] = accounts[prof_stack_row(book->names, (struct stack_id){ i }).v];
+	for (uint32_t i = 0; accounts && of && i < numbers; i++) {
+		uint32_t row = prof_stack_row(numbered, (struct stack_id){ i }).v;
+		of[i] = row < rows ? accounts[row] : 0;
+	}
 	if (!accounts || !of) {
 		free(of);
 		of = NULL;
@@ -262,6 +270,69 @@ static void peak_of(const struct reading *whole, struct reading *r)
 	r->totals.cost = sum;
 }
 
+/** tell() - @r out of @slices: 1; 0: they do not fit; negative errno. */
+static int tell(const struct own_reading *whole, const struct prof *numbered,
+		const struct slices *slices, const struct query_source *source,
+		const struct slices_ask *ask, struct own_reading *r, struct err *err)
+{
+	const struct book *book = whole->reading.book;
+	uint32_t count = slices_stacks(slices);
+	uint32_t *of = by_stack(book, numbered, &count);
+	struct slices_answer answer = { .costs = r->reading.costs,
+					.account_of = of,
+					.stack_count = count };
+	int rc = of ? slices_read(slices, source, ask, &answer, err)
+		    : err_set(err, -ENOMEM, "cannot keep a reading");
+	free(of);
+	if (rc == -EBADMSG) { /* it does not fit: the events themselves do */
+		err_init(err);
+		return 0;
+	}
+	if (rc < 0)
+		return rc;
+	struct cost sum = { 0 };
+	for (uint32_t i = 0; i < book->count; i++)
+		cost_add(&sum, &r->reading.costs[i]);
+	r->reading.totals.cost = sum;
+	if (!ask->has_at)
+		r->reading.totals.peak_time_ns = answer.peak_time_ns;
+	return 1;
+}
+
+/** ready() - room for the sums of @r. 1, or negative errno. */
+static int ready(const struct own_reading *whole, struct own_reading *r, struct err *err)
+{
+	uint32_t count = whole->reading.book->count;
+	r->reading.costs = calloc((size_t)count + 1, sizeof(*r->reading.costs));
+	r->reading.totals = whole->reading.totals;
+	r->reading.knows_peak_blocks = 1;
+	r->bytes = sizeof(*r) + (size_t)count * sizeof(*r->reading.costs);
+	return r->reading.costs ? 1 : err_set(err, -ENOMEM, "cannot keep a reading");
+}
+
+static void unready(struct own_reading *r)
+{
+	free(r->reading.costs);
+	r->reading.costs = NULL;
+}
+
+int shelf_read_held(struct job *job, const struct own_reading *whole,
+		    const struct follow_held *held, struct own_reading *r, struct err *err)
+{
+	struct slices_ask ask;
+	if (!is_whole(&whole->reading))
+		return 0;
+	int rc = take_times(&job->query, whole->reading.book, &ask, err);
+	ask.sums = job->sums;
+	if (rc == 1)
+		rc = ready(whole, r, err);
+	if (rc == 1)
+		rc = tell(whole, held->prof, held->slices, &held->source, &ask, r, err);
+	if (rc <= 0)
+		unready(r);
+	return rc;
+}
+
 int shelf_read_times(struct job *job, const struct own_reading *whole,
 		     const struct query_source *source, struct own_reading *r, struct err *err)
 {
@@ -280,41 +351,14 @@ int shelf_read_times(struct job *job, const struct own_reading *whole,
 	if (rc <= 0)
 		return rc;
 	const struct slices *slices = index ? index->reading.product.data : NULL;
-	uint32_t count = slices ? slices_stacks(slices) : 0;
-	uint32_t *of = by_stack(book, &count);
-	r->reading.costs = calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
-	r->reading.totals = whole->reading.totals;
-	rc = of && r->reading.costs ? 1 : err_set(err, -ENOMEM, "cannot keep a reading");
-	if (rc == 1 && is_peak) {
+	rc = is_peak || slices ? ready(whole, r, err) : 0;
+	ask.sums = job->sums;
+	if (rc == 1 && is_peak)
 		peak_of(&whole->reading, &r->reading);
-	} else if (rc == 1 && !slices) {
-		rc = 0;
-	} else if (rc == 1) {
-		struct slices_answer answer = { .costs = r->reading.costs,
-						.account_of = of,
-						.stack_count = count };
-		ask.sums = job->sums;
-		rc = slices_read(slices, source, &ask, &answer, err);
-		if (rc == -EBADMSG) { /* it does not fit: the events themselves do */
-			err_init(err);
-			rc = 0;
-		} else if (rc == 0) {
-			struct cost sum = { 0 };
-			for (uint32_t i = 0; i < book->count; i++)
-				cost_add(&sum, &r->reading.costs[i]);
-			r->reading.totals.cost = sum;
-			if (!ask.has_at)
-				r->reading.totals.peak_time_ns = answer.peak_time_ns;
-			rc = 1;
-		}
-	}
-	r->reading.knows_peak_blocks = 1;
-	r->bytes = sizeof(*r) + (size_t)book->count * sizeof(*r->reading.costs);
-	if (rc <= 0) {
-		free(r->reading.costs);
-		r->reading.costs = NULL;
-	}
-	free(of);
+	else if (rc == 1)
+		rc = tell(whole, book->names, slices, source, &ask, r, err);
+	if (rc <= 0)
+		unready(r);
 	pthread_mutex_lock(&job->shelf->lock);
 	shelf_reading_unref(index);
 	pthread_mutex_unlock(&job->shelf->lock);

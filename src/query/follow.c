@@ -17,22 +17,70 @@
 #define ROWS_AT_ONCE 8192       /* frames that get names before the file is looked at again */
 
 struct follow {
-	/* of the thread alone, while it runs */
+	/* of whoever's turn it is: the thread's, while nobody holds */
+	struct sink sink;         /* in front of @prof and @grow */
+	struct slices_grow *grow; /* NULL: no index */
 	struct trace_follow *trace;
 	struct prof *prof;
 	struct sym *sym; /* NULL: no names */
 	uint32_t named;  /* frame rows that were asked for */
 	uint64_t interval_ns, taken_ns;
-	int fresh; /* there is something that the newest snap does not have */
+	int fresh;  /* there is something that the newest snap does not have */
+	int came;   /* it is more than names */
+	int behind; /* the file has more than was read at the last look */
 
 	struct snap_place *place;
 	pthread_t thread;
 	int running;
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	int stop; /* under the lock, as what follows */
+	pthread_cond_t wake, turned;
+	uint64_t next_turn, turn; /* under the lock, as what follows: tickets */
+	int stop;
 	struct follow_state state;
 };
+
+/* ---- turns ------------------------------------------------------------------------------------------------------------- */
+
+/** take_turn() - whoever came first goes first: a thread that reads all the time would never let others in. */
+static void take_turn(struct follow *f)
+{
+	pthread_mutex_lock(&f->lock);
+	uint64_t mine = f->next_turn++;
+	while (f->turn != mine)
+		pthread_cond_wait(&f->turned, &f->lock);
+	pthread_mutex_unlock(&f->lock);
+}
+
+static void end_turn(struct follow *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->turn++;
+	pthread_cond_broadcast(&f->turned);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- what is read ------------------------------------------------------------------------------------------------------ */
+
+static int both_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct follow *f = (struct follow *)sink;
+	struct sink *to = prof_sink(f->prof);
+	return to->define(to, def, err);
+}
+
+static int both_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct follow *f = (struct follow *)sink;
+	struct sink *to = prof_sink(f->prof), *index = f->grow ? slices_grow_sink(f->grow) : NULL;
+	int rc = to->put(to, events, count, err);
+	return rc == 0 && index ? index->put(index, events, count, err) : rc;
+}
+
+static void on_key(void *ctx, const struct trace_key *key)
+{
+	const struct follow *f = ctx;
+	slices_grow_key(f->grow, &(const struct query_key){ key->at, key->first, key->time_ns });
+}
 
 static int publish(struct follow *f, struct err *err)
 {
@@ -42,19 +90,19 @@ static int publish(struct follow *f, struct err *err)
 		return err->code;
 	snap_publish(f->place, snap);
 	f->taken_ns = clock_ns(CLOCK_MONOTONIC);
-	f->fresh = 0;
+	f->fresh = f->came = 0;
 	pthread_mutex_lock(&f->lock);
 	f->state.freeze_ns = f->taken_ns - began;
 	pthread_mutex_unlock(&f->lock);
 	return 0;
 }
 
-/** is_due() - the last snap is old enough for another one. */
-static int is_due(const struct follow *f)
+/** is_old() - the last snap is old enough for another one. */
+static int is_old(const struct follow *f)
 {
 	uint64_t wait = f->state.freeze_ns * FREEZE_SHARE;
 	wait = wait > f->interval_ns ? wait : f->interval_ns;
-	return f->fresh && (!f->taken_ns || clock_ns(CLOCK_MONOTONIC) - f->taken_ns >= wait);
+	return !f->taken_ns || clock_ns(CLOCK_MONOTONIC) - f->taken_ns >= wait;
 }
 
 /** name_some() - give names to the next frames. Return: 1 there were some, 0 all have been asked for. */
@@ -105,13 +153,16 @@ static void rest(struct follow *f)
 static int turn(struct follow *f, int *over, struct err *err)
 {
 	struct trace_follow_state at;
-	int came = trace_follow_drain(f->trace, err);
+	/* what comes is read when it can be shown: in between the newest snap is all that was read */
+	int came = is_old(f) || f->behind ? trace_follow_drain(f->trace, err) : 0;
 	if (came < 0)
 		return came;
 	f->fresh |= came;
+	f->came |= came;
 	trace_follow_state(f->trace, &at);
+	f->behind = came && at.read_bytes < at.file_bytes;
 	*over = !note(f, &at);
-	int rc = is_due(f) ? publish(f, err) : 0;
+	int rc = f->fresh && is_old(f) ? publish(f, err) : 0;
 	int named = rc < 0 || *over ? 0 : name_some(f, err);
 	if (rc < 0)
 		return rc;
@@ -126,12 +177,16 @@ static void *run(void *arg)
 	int over = 0, rc = 0;
 	pthread_setname_np(pthread_self(), "follow");
 	while (!over && rc >= 0) {
+		take_turn(f);
 		rc = turn(f, &over, &err);
+		end_turn(f);
 		if (rc == 0 && !over)
 			rest(f);
 	}
+	take_turn(f);
 	if (rc >= 0 && (f->fresh || !f->taken_ns))
 		rc = publish(f, &err);
+	end_turn(f);
 	pthread_mutex_lock(&f->lock);
 	f->state.over = 1;
 	if (rc < 0)
@@ -154,7 +209,11 @@ static int begin(struct follow *f, const char *path, const struct follow_opt *op
 	f->interval_ns = opt && opt->interval_ns ? opt->interval_ns : INTERVAL_NS;
 	f->prof = prof_new(err);
 	f->place = f->prof ? snap_place_new(err) : NULL;
-	f->trace = f->place ? trace_follow_new(path, prof_sink(f->prof), err) : NULL;
+	f->sink = (struct sink){ .define = both_define, .put = both_put };
+	f->trace = f->place ? trace_follow_new(path, &f->sink, err) : NULL;
+	f->grow = f->trace && opt && opt->index ? slices_grow_new() : NULL;
+	if (f->grow)
+		trace_follow_keys(f->trace, on_key, f);
 	if (f->trace && !(opt && opt->no_names))
 		f->sym = sym_new(&local, err);
 	if (!f->trace || (!f->sym && !(opt && opt->no_names)))
@@ -178,6 +237,7 @@ struct follow *follow_new(const char *path, const struct follow_opt *opt, struct
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&f->wake, &monotonic);
 	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&f->turned, NULL);
 	pthread_mutex_init(&f->lock, NULL);
 	if (begin(f, path, opt, err) < 0)
 		follow_freep(&f);
@@ -201,6 +261,42 @@ void follow_state(struct follow *f, struct follow_state *state)
 	pthread_mutex_unlock(&f->lock);
 }
 
+static int run_from(void *ctx, const struct query_key *key, uint64_t until,
+		    const struct query_seed *seeds, size_t count, struct sink *sink,
+		    struct err *err)
+{
+	const struct follow *f = ctx;
+	const struct trace_key at = { key->at, key->first, key->time_ns };
+	return trace_follow_from(f->trace, &at, until,
+				 (const struct trace_seed *)(const void *)seeds, count, sink, err);
+}
+
+int follow_hold(struct follow *f, struct follow_held *held, struct err *err)
+{
+	struct trace_follow_state at;
+	*held = (struct follow_held){ 0 };
+	if (!f->grow)
+		return 0;
+	take_turn(f);
+	trace_follow_state(f->trace, &at);
+	int rc = f->came || !f->taken_ns ? publish(f, err) : 0;
+	held->slices = rc < 0 ? NULL : slices_grow_end(f->grow, at.read_bytes);
+	held->snap = held->slices ? snap_get(f->place) : NULL;
+	held->prof = f->prof;
+	held->source = (struct query_source){ .run_from = run_from, .ctx = f };
+	if (held->snap)
+		return 1;
+	slices_grow_go_on(f->grow);
+	end_turn(f);
+	return rc;
+}
+
+void follow_go_on(struct follow *f)
+{
+	slices_grow_go_on(f->grow);
+	end_turn(f);
+}
+
 void follow_freep(struct follow **follow)
 {
 	struct follow *f = *follow;
@@ -216,8 +312,10 @@ void follow_freep(struct follow **follow)
 	trace_follow_freep(&f->trace);
 	snap_place_freep(&f->place);
 	prof_freep(&f->prof);
+	slices_grow_freep(&f->grow);
 	sym_freep(&f->sym);
 	pthread_cond_destroy(&f->wake);
+	pthread_cond_destroy(&f->turned);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
 }

@@ -11,8 +11,8 @@
  *	CLEANUP(snap_unrefp) struct snap *snap = follow_snap(follow);
  *	view_...(snap_prof(snap), ...);
  *
- * Selections (query_run()) need the events, which a reading does not keep: for those, read the file as it is with
- * recording_open() and recording_read().
+ * Selections (query_run()) need the events, which a reading does not keep: moments and ranges come from an index that grows with it
+ * (follow_hold()); for others, read the file as it is with recording_open() and recording_read().
  */
 #ifndef QUERY_FOLLOW_H
 #define QUERY_FOLLOW_H
@@ -21,6 +21,8 @@
 
 #include "base/err.h"
 #include "model/snap.h"
+#include "query/query.h"
+#include "query/slices.h"
 
 struct follow;
 
@@ -28,6 +30,7 @@ struct follow_opt {
 	uint64_t
 		interval_ns; /* between two snaps at least; 0: a second. A large reading has fewer: 5 % of a processor */
 	int no_names; /* frames stay addresses */
+	int index;    /* make an index of slices besides, for follow_hold() */
 };
 
 /**
@@ -51,6 +54,21 @@ struct follow_state {
 };
 /** follow_state() - any thread. */
 void follow_state(struct follow *follow, struct follow_state *state);
+/** struct follow_held - a reading and the index of the very same events. */
+struct follow_held {
+	struct snap *snap;           /* the caller's reference */
+	const struct slices *slices; /* lent, as @source is: for slices_read() */
+	struct query_source source;
+	const struct prof *
+		prof; /* lent: the producer's numbers, which @snap does not know, to rows that it does */
+};
+/**
+ * follow_hold() - with opt.index: stop reading on for a moment, until follow_go_on(). Any thread; one holds at a time, the others and
+ * the reading wait in turn. Cost: a snap, if anything came since the last one, and slices_grow_end(). Return: 1; 0 it cannot be
+ * had of this recording; negative errno.
+ */
+int follow_hold(struct follow *follow, struct follow_held *held, struct err *err);
+void follow_go_on(struct follow *follow);
 /** follow_freep() - stop and let go; snaps that are held stay good. At most some 100 ms, where names are being looked up more. */
 void follow_freep(struct follow **follow);
 

@@ -38,7 +38,7 @@ size_t slices_bytes(const struct slices *s)
 	return sizeof(*s) + slices_kept_most(s) + s->count * sizeof(*s->slices) +
 	       s->chunk_cap * sizeof(*s->chunks) + s->kept_count * sizeof(*s->kept) +
 	       s->brief_cap * sizeof(*s->brief) + s->made_cap * sizeof(*s->made) +
-	       s->count * s->count * sizeof(*s->moved);
+	       s->moved_cap * sizeof(*s->moved);
 }
 
 size_t slices_count(const struct slices *s)
@@ -214,17 +214,6 @@ static struct cost *account(const struct sums *t, uint32_t stack)
 		       : NULL;
 }
 
-static void asked_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
-{
-	struct sums *t = ctx;
-	struct cost *c = ev->kind == EVENT_ALLOC && counts(t, seq) ? account(t, ev->stack.v) : NULL;
-	(void)now;
-	if (!c)
-		return;
-	c->allocations++;
-	c->allocated_bytes += ev->bytes;
-}
-
 static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
 {
 	struct sums *t = ctx;
@@ -240,23 +229,37 @@ static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t 
 	}
 }
 
-/** struct taking - the allocations of @t are taken off. */
-struct taking {
+/** struct asking - the allocations of @t are added, or taken off. */
+struct asking {
 	const struct sums *t;
-	int fails;
+	int takes, fails;
 };
 
-static void taken_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
+static void asked_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
 {
-	struct taking *taking = ctx;
-	const struct sums *t = taking->t;
-	struct cost *c = ev->kind == EVENT_ALLOC && counts(t, seq) ? account(t, ev->stack.v) : NULL;
+	struct asking *asking = ctx;
 	(void)now;
-	if (!c)
+	if (ev->kind != EVENT_ALLOC || !counts(asking->t, seq))
 		return;
-	taking->fails |= !c->allocations || c->allocated_bytes < ev->bytes;
-	c->allocations--;
-	c->allocated_bytes -= ev->bytes;
+	struct cost *c = account(asking->t, ev->stack.v);
+	if (!c || (asking->takes && (!c->allocations || c->allocated_bytes < ev->bytes))) {
+		asking->fails = 1;
+		return;
+	}
+	c->allocations += asking->takes ? UINT64_MAX : 1;
+	c->allocated_bytes += asking->takes ? 0 - ev->bytes : ev->bytes;
+}
+
+/** walk_asked() - the allocations of @t in slice @number, which begins before them. 0 or negative errno. */
+static int walk_asked(const struct slices *s, struct slices_replays *replays, size_t number,
+		      const struct sums *t, int takes, struct err *err)
+{
+	struct asking asking = { .t = t, .takes = takes };
+	struct slices_walk w = {
+		.until_ns = UINT64_MAX, .until_seq = t->hi, .each = asked_each, .ctx = &asking
+	};
+	int rc = slices_walk(s, replays, number, &w, err);
+	return rc == 0 && asking.fails ? slices_no_fit(err) : rc;
 }
 
 /** add_slice() - what was asked for in slice @number, all of it. 0 or negative errno. */
@@ -285,21 +288,6 @@ static void add_leaked(const struct slices *s, struct sums *t)
 	}
 }
 
-/** take_before() - take the allocations of slice @number that stand before the range off again. 0 or negative errno. */
-static int take_before(const struct slices *s, struct slices_replays *replays, size_t number,
-		       struct sums *t, struct err *err)
-{
-	struct sums before = { .to = t->to, .lo = s->slices[number].first, .hi = t->lo };
-	struct taking taking = { .t = &before };
-	struct slices_walk w = {
-		.until_ns = UINT64_MAX, .until_seq = t->lo, .each = taken_each, .ctx = &taking
-	};
-	if (before.lo == before.hi)
-		return 0;
-	int rc = slices_walk(s, replays, number, &w, err);
-	return rc == 0 && taking.fails ? slices_no_fit(err) : rc;
-}
-
 /**
  * add_asked() - allocations of the range, and which were never freed: of the slices at its ends only what stands before the times is replayed, since
  * all of a slice is known.
@@ -312,14 +300,14 @@ static int add_asked(const struct slices *s, struct slices_replays *replays, str
 	for (size_t i = from; i <= to && rc == 0; i++) {
 		if (t->hi >= s->slices[i + 1].first) {
 			rc = add_slice(s, i, t, err);
-			if (rc == 0 && t->lo > s->slices[i].first)
-				rc = take_before(s, replays, i, t, err);
+			const struct sums before = { .to = t->to,
+						     .lo = s->slices[i].first,
+						     .hi = t->lo };
+			if (rc == 0 && before.lo < before.hi)
+				rc = walk_asked(s, replays, i, &before, 1, err);
 			continue;
 		}
-		struct slices_walk w = {
-			.until_ns = UINT64_MAX, .until_seq = t->hi, .each = asked_each, .ctx = t
-		};
-		rc = slices_walk(s, replays, i, &w, err);
+		rc = walk_asked(s, replays, i, t, 0, err);
 	}
 	if (rc == 0)
 		add_leaked(s, t);
@@ -451,7 +439,7 @@ static int levels_init(struct levels *l, const struct slices *s, const struct su
 			return rc;
 		for (size_t n = made + 1; n < s->count && !in_part; n++)
 			level_step(first < t->lo ? l->before : l->range, made, n,
-				   s->moved[made * s->count + n]);
+				   s->moved[slices_moved(made, n)]);
 	}
 	for (size_t i = 0; i < s->kept_count; i++)
 		if (s->kept[i].seq < t->hi)

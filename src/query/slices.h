@@ -64,6 +64,22 @@ int slices_read(const struct slices *slices, const struct query_source *source,
 		const struct slices_ask *ask, struct slices_answer *answer, struct err *err);
 
 /**
+ * struct slices_grow - an index that is made while its recording is: whoever reads it hands events on (slices_grow_sink(), which never
+ * fails) and tells of key blocks before their events. Memory as of an index, and 24 bytes a slot. One thread at a time.
+ */
+struct slices_grow;
+struct slices_grow *slices_grow_new(void); /* NULL: no memory, or no disk space */
+void slices_grow_freep(struct slices_grow **grow);
+struct sink *slices_grow_sink(struct slices_grow *grow);
+void slices_grow_key(struct slices_grow *grow, const struct query_key *key);
+/**
+ * slices_grow_end() - the index of what came by now, which ends at byte @at of the file; NULL: it cannot be had of this recording. Good until
+ * slices_grow_go_on(), which has to come before the next event. Cost: the live blocks, and what the last slice freed.
+ */
+const struct slices *slices_grow_end(struct slices_grow *grow, uint64_t at);
+void slices_grow_go_on(struct slices_grow *grow);
+
+/**
  * slices_save() - into @path, replacing it atomically, 0600; @identity names the recording's state. slices_load() - -ENOENT: there is
  * none for that state, or it is another user's or damaged.
  */

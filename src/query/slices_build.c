@@ -36,7 +36,6 @@ struct build {
 	uint32_t sum_cap, touched_count;
 	size_t slice_cap;
 	int failed;
-	struct err *err;
 };
 
 static void *grow(void *rows, size_t *cap, size_t need, size_t size)
@@ -80,22 +79,19 @@ static struct made *sum_of(struct build *b, uint32_t stack)
 	return m;
 }
 
-/** flush_sums() - rows of one slice, from where made_count stands. */
-static int flush_sums(struct build *b)
+/** put_sums() - rows of one slice, from where made_count stands. -ENOMEM. */
+static int put_sums(struct build *b)
 {
 	struct slices *s = b->s;
 	struct made *made =
-		grow(s->made, &s->made_cap, s->made_count + b->touched_count, sizeof(*made));
+		grow(s->made, &s->made_cap, s->made_count + b->touched_count + 1, sizeof(*made));
 	if (!made)
-		return -1;
+		return -ENOMEM;
 	s->made = made;
 	for (uint32_t i = 0; i < b->touched_count; i++) {
-		struct made *m = &b->sum[b->touched[i]];
-		m->stack = b->touched[i];
-		made[s->made_count++] = *m;
-		*m = (struct made){ 0 };
+		made[s->made_count] = b->sum[b->touched[i]];
+		made[s->made_count++].stack = b->touched[i];
 	}
-	b->touched_count = 0;
 	return 0;
 }
 
@@ -105,14 +101,43 @@ static int by_seq(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/** flush_held() - what was freed in the slice, into the file. */
-static int flush_held(struct build *b)
+/** add_moved() - how much of each slice's blocks is freed in this one, and which temporary ones are. 0, -ENOMEM. */
+static int add_moved(struct build *b)
+{
+	struct slices *s = b->s;
+	size_t in = s->count - 1, begin = slices_moved(0, in), end = slices_moved(0, in + 1);
+	uint64_t *moved = grow(s->moved, &s->moved_cap, end + 1, sizeof(*moved));
+	size_t from = 0;
+	if (!moved)
+		return -ENOMEM;
+	s->moved = moved;
+	memset(moved + begin, 0, (end - begin) * sizeof(*moved));
+	for (size_t i = 0; i < b->held_count; i++) {
+		const struct freed *row = &b->held[i];
+		while (s->slices[from + 1].first <= row->seq)
+			from++;
+		moved[begin + from] += row->bytes;
+		if (!(row->slot & SLICE_TEMPORARY))
+			continue;
+		struct brief *brief =
+			grow(s->brief, &s->brief_cap, s->brief_count + 1, sizeof(*brief));
+		if (!brief)
+			return -ENOMEM;
+		s->brief = brief;
+		brief[s->brief_count++] = (struct brief){ .seq = row->seq,
+							  .stack = row->stack,
+							  .slice = (uint32_t)in };
+	}
+	return 0;
+}
+
+/** put_held() - what was freed in the slice, into the file. 0 or negative errno. */
+static int put_held(struct build *b)
 {
 	if (b->held_count)
 		qsort(b->held, b->held_count, sizeof(*b->held), by_seq);
 	int rc = slices_put_rows(b->s, b->held, b->held_count);
-	b->held_count = 0;
-	return rc;
+	return rc < 0 ? rc : add_moved(b);
 }
 
 /** hold() - a row more; -ENOMEM. */
@@ -126,17 +151,28 @@ static int hold(struct build *b, const struct freed *row)
 	return 0;
 }
 
-/** end_slice() - 0, -ENOMEM, TOO_MANY, or negative errno of the file of rows. */
-static int end_slice(struct build *b)
+/** put_slice() - what is known of the last slice by now. 0, -ENOMEM, TOO_MANY, or negative errno of the file of rows. */
+static int put_slice(struct build *b)
 {
 	struct slices *s = b->s;
 	s->slices[s->count - 1].new_at_end = b->new_bytes;
-	if (flush_sums(b) < 0)
-		return -ENOMEM;
-	int rc = flush_held(b);
+	int rc = put_sums(b);
+	if (rc == 0)
+		rc = put_held(b);
 	if (rc == 0 && (s->freed_count > SLICES_FREED_MAX || s->made_count > SLICES_MADE_MAX ||
 			s->count >= SLICES_MAX))
 		rc = TOO_MANY;
+	return rc;
+}
+
+/** end_slice() - as put_slice(); the next one begins with nothing. */
+static int end_slice(struct build *b)
+{
+	int rc = put_slice(b);
+	for (uint32_t i = 0; i < b->touched_count; i++)
+		b->sum[b->touched[i]] = (struct made){ 0 };
+	b->touched_count = 0;
+	b->held_count = 0;
 	return rc;
 }
 
@@ -303,50 +339,24 @@ static int keep_living(struct build *b)
 	return 0;
 }
 
-/** struct pass - over the rows of one slice, in order of the slices that they were made in. */
-struct pass {
-	struct slices *s;
-	size_t in, from; /* freed in slice @in; @from: the slice of the row before */
-	int failed;
-};
-
-static void pass_each(void *ctx, const struct freed *rows, size_t count)
+static struct slices *empty(void)
 {
-	struct pass *p = ctx;
-	struct slices *s = p->s;
-	for (size_t i = 0; i < count && !p->failed; i++) {
-		while (s->slices[p->from + 1].first <= rows[i].seq)
-			p->from++;
-		s->moved[p->from * s->count + p->in] += rows[i].bytes;
-		if (!(rows[i].slot & SLICE_TEMPORARY))
-			continue;
-		struct brief *brief =
-			grow(s->brief, &s->brief_cap, s->brief_count + 1, sizeof(*brief));
-		if (!brief) {
-			p->failed = -ENOMEM;
-			return;
-		}
-		s->brief = brief;
-		brief[s->brief_count++] = (struct brief){ .seq = rows[i].seq,
-							  .stack = rows[i].stack,
-							  .slice = (uint32_t)p->in };
-	}
+	struct slices *s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->rows_fd = -1;
+	s->kept_steps = slices_kept_new();
+	if (!s->kept_steps)
+		slices_freep(&s);
+	return s;
 }
 
-/** sum_moved() - how much of each slice's blocks is freed in each. 0, -ENOMEM, or negative errno of the file. */
-static int sum_moved(struct slices *s)
+static void build_fini(struct build *b)
 {
-	struct slices_rows reader = { 0 };
-	struct err none = { 0 };
-	s->moved = calloc(s->count * s->count + 1, sizeof(*s->moved));
-	int rc = s->moved ? 0 : -ENOMEM;
-	for (size_t n = 0; n < s->count && rc == 0; n++) {
-		struct pass pass = { .s = s, .in = n };
-		rc = slices_rows_read(&reader, s, n, 0, UINT64_MAX, pass_each, &pass, &none);
-		rc = pass.failed ? pass.failed : rc;
-	}
-	slices_rows_fini(&reader);
-	return rc;
+	free(b->live);
+	free(b->held);
+	free(b->sum);
+	free(b->touched);
 }
 
 /** build_once() - with slices of @least events and more. As slices_build(); TOO_MANY too. */
@@ -354,14 +364,10 @@ static int build_once(const struct query_source *source, uint64_t least, struct 
 		      struct err *err)
 {
 	struct build b = { .sink = { .define = build_define, .put = build_put }, .least = least };
-	CLEANUP(slices_freep) struct slices *s = calloc(1, sizeof(*s));
+	CLEANUP(slices_freep) struct slices *s = empty();
 	if (!s)
 		return no_memory(err);
 	b.s = s;
-	s->rows_fd = -1;
-	s->kept_steps = slices_kept_new();
-	if (!s->kept_steps)
-		return no_memory(err);
 	s->rows_fd = scratch_open(err);
 	if (s->rows_fd < 0)
 		return GIVES_UP;
@@ -371,12 +377,7 @@ static int build_once(const struct query_source *source, uint64_t least, struct 
 		failed = s->count ? end_slice(&b) : GIVES_UP;
 	if (rc == 0 && failed == 0)
 		failed = keep_living(&b);
-	if (rc == 0 && failed == 0)
-		failed = sum_moved(s);
-	free(b.live);
-	free(b.held);
-	free(b.sum);
-	free(b.touched);
+	build_fini(&b);
 	if (failed == -ENOMEM)
 		return no_memory(err);
 	if (failed)
@@ -405,4 +406,85 @@ int slices_build(const struct query_source *source, uint64_t events, struct slic
 		return 0;
 	}
 	return rc;
+}
+
+/* ---- of a recording that grows ------------------------------------------------------------------------------------------ */
+
+struct slices_grow {
+	struct build b;       /* first: its sink is the outer one's */
+	struct slices before; /* while it is ended: the lengths from which it goes on */
+};
+
+static int grow_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct slices_grow *g = (struct slices_grow *)sink;
+	struct err own = { 0 };
+	(void)err;
+	if (!g->b.failed)
+		g->b.failed = build_put(sink, events, count, &own);
+	return 0;
+}
+
+struct slices_grow *slices_grow_new(void)
+{
+	struct err none = { 0 };
+	struct slices_grow *g = calloc(1, sizeof(*g));
+	if (!g)
+		return NULL;
+	g->b = (struct build){ .sink = { .define = build_define, .put = grow_put },
+			       .least = SLICE_EVENTS,
+			       .s = empty() };
+	if (g->b.s)
+		g->b.s->rows_fd = scratch_open(&none);
+	if (!g->b.s || g->b.s->rows_fd < 0)
+		slices_grow_freep(&g);
+	return g;
+}
+
+void slices_grow_freep(struct slices_grow **grow)
+{
+	struct slices_grow *g = *grow;
+	*grow = NULL;
+	if (!g)
+		return;
+	build_fini(&g->b);
+	slices_free(g->b.s);
+	free(g);
+}
+
+struct sink *slices_grow_sink(struct slices_grow *g)
+{
+	return &g->b.sink;
+}
+
+void slices_grow_key(struct slices_grow *g, const struct query_key *key)
+{
+	on_key(&g->b, key);
+}
+
+const struct slices *slices_grow_end(struct slices_grow *g, uint64_t at)
+{
+	struct slices *s = g->b.s;
+	g->before = *s;
+	if (g->b.failed || !s->count)
+		return NULL;
+	g->b.failed = put_slice(&g->b);
+	if (!g->b.failed)
+		g->b.failed = keep_living(&g->b);
+	s->slices[s->count].at = at;
+	return g->b.failed ? NULL : s;
+}
+
+void slices_grow_go_on(struct slices_grow *g)
+{
+	struct slices *s = g->b.s;
+	free(s->kept);
+	s->kept = NULL;
+	s->kept_count = 0;
+	s->made_count = g->before.made_count;
+	s->freed_count = g->before.freed_count;
+	s->chunk_count = g->before.chunk_count;
+	s->brief_count = g->before.brief_count;
+	if (s->count)
+		slices_kept_drop(s->kept_steps, s->count - 1);
 }

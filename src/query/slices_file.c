@@ -17,7 +17,7 @@
 #include "base/intern.h"
 #include "query/slices_impl.h"
 
-#define MAGIC 0x33736563696c7362ull /* "bslices3" */
+#define MAGIC 0x34736563696c7362ull /* "bslices4" */
 
 struct head {
 	uint64_t magic, identity,
@@ -40,7 +40,7 @@ static void parts_of(const struct slices *s, struct part parts[PARTS])
 		{ s->kept, s->kept_count * sizeof(*s->kept) },
 		{ s->brief, s->brief_count * sizeof(*s->brief) },
 		{ s->made, s->made_count * sizeof(*s->made) },
-		{ s->moved, s->count * s->count * sizeof(*s->moved) },
+		{ s->moved, slices_moved(0, s->count) * sizeof(*s->moved) },
 	};
 	memcpy(parts, all, sizeof(all));
 }
@@ -172,6 +172,7 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 			      .brief_cap = h.brief_count,
 			      .made_count = h.made_count,
 			      .made_cap = h.made_count,
+			      .moved_cap = slices_moved(0, h.count),
 			      .stack_count = h.stack_count,
 			      .slot_count = h.slot_count };
 	struct part parts[PARTS];

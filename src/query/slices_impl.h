@@ -61,11 +61,19 @@ struct slices {
 	size_t brief_count, brief_cap;
 	struct made *made;
 	size_t made_count, made_cap;
-	uint64_t *moved;      /* [made in slice][freed in slice]: bytes */
+	uint64_t *
+		moved; /* by slices_moved(): bytes of the blocks of one slice that are freed in another one */
+	size_t moved_cap;
 	uint32_t stack_count; /* numbers are below */
 	uint32_t slot_count;
 	struct slices_kept *kept_steps; /* of slices that were replayed; under a lock of its own */
 };
+
+/** slices_moved() - the place in struct slices.moved of what is made in slice @made and freed in @freed, which is a later one. */
+static inline size_t slices_moved(size_t made, size_t freed)
+{
+	return freed * (freed - 1) / 2 + made;
+}
 
 /** slices_put_rows() - @rows of one more slice, by seq, at the end of the file. 0 or negative errno. */
 int slices_put_rows(struct slices *s, const struct freed *rows, size_t count);
@@ -90,6 +98,8 @@ struct slices_kept *slices_kept_new(void);
 /** slices_kept_most() - bytes that are kept, but for what questions hold just now. */
 size_t slices_kept_most(const struct slices *s);
 void slices_kept_free(struct slices_kept *kept);
+/** slices_kept_drop() - slice @number is another one now. No question may be running. */
+void slices_kept_drop(struct slices_kept *kept, size_t number);
 
 #define SLICES_HELD \
 	4 /* slices that one question holds: where a range begins and ends, and its peak */

@@ -90,6 +90,22 @@ static size_t bytes_of(const struct replayed *r)
 	       r->old_cap * sizeof(*r->old);
 }
 
+void slices_kept_drop(struct slices_kept *kept, size_t number)
+{
+	pthread_mutex_lock(&kept->lock);
+	for (struct replayed **at = &kept->first; *at;) {
+		struct replayed *r = *at;
+		if (r->number != number) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		kept->bytes -= bytes_of(r);
+		replayed_free(r);
+	}
+	pthread_mutex_unlock(&kept->lock);
+}
+
 /* ---- a replay ----------------------------------------------------------------------------------------------------- */
 
 static void *more(void *rows, size_t *cap, size_t count, size_t first, size_t size)

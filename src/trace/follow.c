@@ -11,7 +11,7 @@
 #include "trace/ending.h"
 #include "trace/replay.h"
 
-#define DRAIN_BYTES (16u << 20)
+#define DRAIN_BYTES (1u << 20) /* some tenths of a second of work: others wait for a turn */
 
 struct trace_follow {
 	struct trace_reader *reader;
@@ -20,6 +20,8 @@ struct trace_follow {
 	struct events_dec *dec;
 	uint64_t at;
 	int over;
+	void (*key)(void *ctx, const struct trace_key *key);
+	void *key_ctx;
 };
 
 struct trace_follow *trace_follow_new(const char *path, struct sink *sink, struct err *err)
@@ -53,6 +55,20 @@ void trace_follow_freep(struct trace_follow **follow)
 	free(f);
 }
 
+void trace_follow_keys(struct trace_follow *f, void (*key)(void *ctx, const struct trace_key *key),
+		       void *ctx)
+{
+	f->key = key;
+	f->key_ctx = ctx;
+}
+
+int trace_follow_from(const struct trace_follow *f, const struct trace_key *key, uint64_t until,
+		      const struct trace_seed *seeds, size_t count, struct sink *sink,
+		      struct err *err)
+{
+	return trace_reader_from(f->reader, key, until ? until : f->at, seeds, count, sink, err);
+}
+
 static int fail(const struct trace_follow *f, int code, struct err *err)
 {
 	return err_set(err, code, "cannot read '%s'", f->reader->path);
@@ -76,6 +92,8 @@ static int take_block(struct trace_follow *f, const struct blt_head *head, struc
 {
 	struct trace_reader_info *info = &f->reader->info;
 	uint64_t bytes = BLT_BLOCK_HEADER + (uint64_t)head->stored;
+	if (f->key && head->type == BLT_EVENTS && head->flags & BLT_F_KEY)
+		f->key(f->key_ctx, &(struct trace_key){ f->at, head->first, head->time_ns });
 	int rc = replay_block(f->replay, f->reader, f->dec, f->at, head, err);
 	if (replay_sink_failed(f->replay) || (rc < 0 && rc != -EBADMSG))
 		return rc;

@@ -194,8 +194,15 @@ struct trace_follow;
  */
 struct trace_follow *trace_follow_new(const char *path, struct sink *sink, struct err *err);
 void trace_follow_freep(struct trace_follow **follow);
+/** trace_follow_keys() - @key is told of each key block before its events; before the first drain. */
+void trace_follow_keys(struct trace_follow *follow,
+		       void (*key)(void *ctx, const struct trace_key *key), void *ctx);
+/** trace_follow_from() - as trace_reader_from(), of what was read by now; while no drain runs. */
+int trace_follow_from(const struct trace_follow *follow, const struct trace_key *key,
+		      uint64_t until, const struct trace_seed *seeds, size_t count,
+		      struct sink *sink, struct err *err);
 /**
- * trace_follow_drain() - hand on the blocks that have become whole since the last call, of at most some 16 MiB. A block that is
+ * trace_follow_drain() - hand on the blocks that have become whole since the last call, of at most some MiB. A block that is
  * half written is waited for. Damage is skipped and told as trace_reader_run() does.
  * Return: 1 something came, 0 nothing new, negative errno.
  */

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "query/follow.h"
 #include "query/recording.h"
 #include "query/slices.h"
 #include "trace/trace.h"
@@ -20,6 +21,10 @@
 #define MS 1000000ull
 
 static char path[] = "/tmp/byteledger-slices-XXXXXX";
+
+/* Of a recording that is still being written: its index reads what it replays by this, and somebody looks where a flush was. */
+static const struct query_source *held_source;
+static void (*on_flush)(uint64_t events);
 
 /* Random, plain: what is freed lived, sizes from 0 on; some blocks stay, some frees are temporary. */
 static void write_recording(uint64_t seed, uint64_t events)
@@ -70,8 +75,11 @@ static void write_recording(uint64_t seed, uint64_t events)
 		e.time_ns = i / 3000 * MS;
 		assert_int_equal(tee.sink.put(&tee.sink, &e, 1, &err), 0);
 		/* as a recorder does, so that key blocks come often enough here */
-		if (i % 50000 == 49999)
+		if (i % 50000 == 49999) {
 			assert_int_equal(trace_writer_flush(writer, &err), 0);
+			if (on_flush)
+				on_flush(i + 1);
+		}
 	}
 	struct def end = { .kind = DEF_PROCESS };
 	end.process.pid = 4242;
@@ -113,7 +121,7 @@ static int compare_damaged(struct recording *rec, const struct slices *slices, c
 	for (uint32_t i = 1; i < stacks; i++)
 		of[i] = prof_stack_row(known, (struct stack_id){ i }).v + 1;
 	struct slices_answer answer = { .costs = costs, .account_of = of, .stack_count = stacks };
-	int rc = slices_read(slices, &source, &ask, &answer, &err);
+	int rc = slices_read(slices, held_source ? held_source : &source, &ask, &answer, &err);
 	int refused = may_be_damaged && rc == -EBADMSG;
 	if (!refused) {
 		assert_string_equal(err.msg, "");
@@ -185,6 +193,72 @@ static void any_moment_and_range_is_what_a_replay_tells(void **state)
 	unlink(path);
 }
 
+static struct follow *followed;
+
+/** hold_all() - the reading of @events, which were flushed. */
+static void hold_all(uint64_t events, struct follow_held *held)
+{
+	struct err err = { 0 };
+	struct prof_totals totals;
+	for (uint64_t seen = 0;;) {
+		int rc = follow_hold(followed, held, &err);
+		assert_string_equal(err.msg, "");
+		if (rc == 0) { /* nothing came yet */
+			snap_unref(follow_wait(followed, seen, 20000000000ull));
+			continue;
+		}
+		prof_totals(snap_prof(held->snap), &totals);
+		if (totals.cost.allocations + totals.cost.frees == events)
+			return;
+		seen = snap_number(held->snap);
+		snap_unref(held->snap);
+		follow_go_on(followed);
+		struct snap *next = follow_wait(followed, seen, 20000000000ull);
+		assert_non_null(next);
+		snap_unref(next);
+	}
+}
+
+static void compare_grown(uint64_t events)
+{
+	struct err err = { 0 };
+	struct follow_held held;
+	if (!followed) {
+		const struct follow_opt opt = { .interval_ns = MS, .no_names = 1, .index = 1 };
+		followed = follow_new(path, &opt, &err);
+		assert_non_null(followed);
+	}
+	if (events % 200000)
+		return;
+	char from[16], to[16];
+	uint64_t ms = events / 3000;
+	snprintf(from, sizeof(from), "%ums", (unsigned)(ms * 3 / 10));
+	snprintf(to, sizeof(to), "%ums", (unsigned)(ms * 8 / 10));
+	hold_all(events, &held);
+	struct recording *rec = recording_open(path, NULL, &err);
+	assert_non_null(rec);
+	held_source = &held.source;
+	assert_int_equal(slices_events(held.slices), events);
+	compare(rec, held.slices, NULL, NULL, from);
+	compare(rec, held.slices, from, to, NULL);
+	compare(rec, held.slices, from, NULL, to);
+	compare(rec, held.slices, from, NULL, NULL);
+	held_source = NULL;
+	recording_freep(&rec);
+	snap_unref(held.snap);
+	follow_go_on(followed);
+}
+
+static void an_index_that_grows_tells_what_a_replay_of_the_file_by_then_tells(void **state)
+{
+	(void)state;
+	on_flush = compare_grown;
+	write_recording(3, 900000);
+	on_flush = NULL;
+	follow_freep(&followed);
+	unlink(path);
+}
+
 static void an_index_in_a_file_is_the_same_and_a_damaged_one_never_answers(void **state)
 {
 	(void)state;
@@ -242,6 +316,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_moment_and_range_is_what_a_replay_tells),
+		cmocka_unit_test(an_index_that_grows_tells_what_a_replay_of_the_file_by_then_tells),
 		cmocka_unit_test(an_index_in_a_file_is_the_same_and_a_damaged_one_never_answers),
 	};
 	close(mkstemp(path));
