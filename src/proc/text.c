@@ -196,6 +196,9 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 	put_fact(to, "swap", b->swap_bytes, opt->raw);
 	put_fact(to, "huge pages", b->hugetlb_bytes, opt->raw);
 	put_fact(to, "virtual", b->virtual_bytes, opt->raw);
+	/* too much for a narrow line */
+	if ((b->reserved_bytes || b->own_rss_bytes) && opt->width && opt->width < 100)
+		buf_putc(to, '\n');
 	put_fact(to, "of it reserved", b->reserved_bytes, opt->raw);
 	put_fact(to, "byteledger's own", b->own_rss_bytes, opt->raw);
 	buf_putc(to, '\n');
@@ -254,10 +257,10 @@ static size_t label_columns(const struct regions_text_opt *opt, size_t *how)
 {
 	size_t width = opt->width ? (size_t)opt->width : 100;
 	size_t numbers = 2 * (size_t)size_columns(opt) + 8 + 2 + BAR_COLUMNS + 2;
-	size_t rest = width > numbers + 46 ? width - numbers : 46;
+	size_t rest = width > numbers + 24 ? width - numbers : 24;
 	if (!opt->all_labels && rest > 48)
 		rest = 48; /* a number far from its name is not read */
-	*how = !opt->all_labels ? 0 : rest >= 72 ? 32 : 24;
+	*how = !opt->all_labels || rest < 46 ? 0 : rest >= 72 ? 32 : 24;
 	return rest - *how - 9;
 }
 
@@ -290,7 +293,8 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 		put_style(to, style.plain);
 		if (strcmp(class, row->label) != 0) {
 			buf_puts(to, "  ");
-			put_cell(to, row->label, label - len - 2, opt->ascii, 1);
+			put_cell(to, row->label, label > len + 6 ? label - len - 2 : 4, opt->ascii,
+				 1);
 		} else {
 			put_blanks(to, label > len ? label - len : 1);
 		}
@@ -300,7 +304,7 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 	}
 	put_right(to, text_count(text, row->count), 7);
 	int extra = row->hugetlb_bytes || row->swap_bytes || row->lazy_free_bytes || row->ksm_bytes;
-	if (opt->all_labels) {
+	if (how) {
 		put_blanks(to, 2);
 		put_style(to, style.dim);
 		put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
@@ -354,9 +358,11 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 	}
 	qsort(sums, count, sizeof(sums[0]), by_rss);
 	int columns = size_columns(opt);
+	size_t how;
+	label_columns(opt, &how);
 	buf_printf(to, "%s%*s%*s%8s  %-*s  class, what, mappings%s%s\n", style.dim, columns, "RSS",
-		   columns, "PSS", "share", (int)BAR_COLUMNS, "",
-		   opt->all_labels ? ", how it is known" : "", style.plain);
+		   columns, "PSS", "share", (int)BAR_COLUMNS, "", how ? ", how it is known" : "",
+		   style.plain);
 	struct class_sum small = { 0 };
 	const struct class_sum *last_small = NULL;
 	for (size_t s = 0; s < count; s++) {
@@ -465,7 +471,7 @@ void regions_text_groups(struct buf *to, const struct breakdown *b, const struct
 		} else if (row->class == REGION_CLASS_COUNT) {
 			buf_printf(to, "(%s)", row->label);
 		} else {
-			put_cell(to, row->label, width > fixed + 24 ? width - fixed : 24,
+			put_cell(to, row->label, width > fixed + 12 ? width - fixed : 12,
 				 opt->ascii, 0);
 		}
 		buf_putc(to, '\n');
@@ -559,120 +565,6 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 
 /* ---- mappings --------------------------------------------------------------------------------------------------- */
 
-static int order_rss(const void *a, const void *b)
-{
-	const struct region *x = *(const struct region *const *)a,
-			    *y = *(const struct region *const *)b;
-	if (x->rss_bytes != y->rss_bytes)
-		return x->rss_bytes < y->rss_bytes ? 1 : -1;
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static int order_pss(const void *a, const void *b)
-{
-	const struct region *x = *(const struct region *const *)a,
-			    *y = *(const struct region *const *)b;
-	return x->pss_bytes != y->pss_bytes ? (x->pss_bytes < y->pss_bytes ? 1 : -1)
-					    : order_rss(a, b);
-}
-
-static int order_swap(const void *a, const void *b)
-{
-	const struct region *x = *(const struct region *const *)a,
-			    *y = *(const struct region *const *)b;
-	return x->swap_bytes != y->swap_bytes ? (x->swap_bytes < y->swap_bytes ? 1 : -1)
-					      : order_rss(a, b);
-}
-
-static int order_virtual(const void *a, const void *b)
-{
-	const struct region *x = *(const struct region *const *)a,
-			    *y = *(const struct region *const *)b;
-	uint64_t v = x->end - x->start, w = y->end - y->start;
-	return v != w ? (v < w ? 1 : -1) : order_rss(a, b);
-}
-
-/* A row of classes by its label, which is interned with those of the mappings: one address. */
-struct labelled {
-	const char *label;
-	unsigned class;
-	int64_t growth;
-};
-
-static int by_label(const void *a, const void *b)
-{
-	const struct labelled *x = a, *y = b;
-	if (x->label != y->label)
-		return (uintptr_t)x->label < (uintptr_t)y->label ? -1 : 1;
-	return x->class < y->class ? -1 : x->class > y->class;
-}
-
-struct ranked {
-	const struct region *region;
-	int64_t growth;
-};
-
-static int order_growth(const void *a, const void *b)
-{
-	const struct ranked *x = a, *y = b;
-	return x->growth != y->growth ? (x->growth < y->growth ? 1 : -1)
-				      : order_rss(&x->region, &y->region);
-}
-
-/* What grew most first; mappings whose label is not followed did not grow. */
-static int rank(const struct breakdown *b, const int64_t *growth, const struct region **list)
-{
-	struct labelled *rows = malloc((b->class_count + 1) * sizeof(*rows));
-	struct ranked *ranked = malloc((b->region_count + 1) * sizeof(*ranked));
-	int rc = rows && ranked ? 0 : -1;
-	for (size_t i = 0; i < b->class_count && rc == 0; i++)
-		rows[i] = (struct labelled){ b->classes[i].label, b->classes[i].class, growth[i] };
-	if (rc == 0)
-		qsort(rows, b->class_count, sizeof(*rows), by_label);
-	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
-		struct labelled key = { list[i]->label, list[i]->class, 0 };
-		const struct labelled *row =
-			bsearch(&key, rows, b->class_count, sizeof(*rows), by_label);
-		ranked[i] = (struct ranked){ list[i], row ? row->growth : 0 };
-	}
-	if (rc == 0)
-		qsort(ranked, b->region_count, sizeof(*ranked), order_growth);
-	for (size_t i = 0; i < b->region_count && rc == 0; i++)
-		list[i] = ranked[i].region;
-	free(rows);
-	free(ranked);
-	return rc;
-}
-
-const struct region **regions_order(const struct breakdown *b, enum regions_sort sort,
-				    const int64_t *growth)
-{
-	static int (*const orders[])(const void *, const void *) = {
-		[REGIONS_BY_RSS] = order_rss,
-		[REGIONS_BY_PSS] = order_pss,
-		[REGIONS_BY_SWAP] = order_swap,
-		[REGIONS_BY_VIRTUAL] = order_virtual,
-	};
-	const struct region **list = malloc((b->region_count + 1) * sizeof(*list));
-	if (!list)
-		return NULL;
-	for (size_t i = 0; i < b->region_count; i++)
-		list[i] = &b->regions[i];
-	if (sort == REGIONS_BY_GROWTH) {
-		if (growth && rank(b, growth, list) < 0) {
-			free(list);
-			list = NULL;
-		}
-		return list;
-	}
-	size_t sorted = 1;
-	while (sorted < b->region_count && orders[sort](&list[sorted - 1], &list[sorted]) < 0)
-		sorted++;
-	if (sorted < b->region_count) /* the largest alone are kept in order */
-		qsort(list, b->region_count, sizeof(*list), orders[sort]);
-	return list;
-}
-
 /* smaps' facts that are not in the table: a line below the mapping, with --all. */
 static void put_facts(struct buf *to, const struct breakdown *b, const struct region *r,
 		      const struct regions_text_opt *opt)
@@ -704,6 +596,32 @@ static void put_facts(struct buf *to, const struct breakdown *b, const struct re
 	buf_printf(to, "   flags %s\n", flags);
 }
 
+#define RANGE_COLUMNS 25u
+#define START_COLUMNS 12u
+
+/* What fits on a line: a narrow one has fewer sizes, then no ends of mappings. JSON has all of it. */
+struct mapping_columns {
+	unsigned sizes;
+	size_t address, name;
+};
+
+static struct mapping_columns mapping_columns(const struct regions_text_opt *opt)
+{
+	size_t width = opt->width ? (size_t)opt->width : 100, each = (size_t)size_columns(opt);
+	struct mapping_columns at = { .sizes = 4, .address = RANGE_COLUMNS };
+	size_t fixed = at.sizes * each + 8 + at.address;
+	if (width < fixed + 24) {
+		at.sizes = 2;
+		fixed -= 2 * each;
+	}
+	if (width < fixed + 24) {
+		fixed -= at.address - START_COLUMNS;
+		at.address = START_COLUMNS;
+	}
+	at.name = width > fixed + 12 ? width - fixed : 12;
+	return at;
+}
+
 void regions_text_mappings(struct buf *to, const struct breakdown *b,
 			   const struct regions_text_opt *opt)
 {
@@ -717,12 +635,12 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 		return;
 	}
 	int columns = size_columns(opt);
-	buf_printf(to, "%smappings%s\n%s%*s%*s%*s%*s  %-4s %-25s %s%s\n", style.bold, style.plain,
-		   style.dim, columns, "RSS", columns, "private", columns, "shared", columns,
-		   "size", "", "address", "name", style.plain);
-	size_t width = opt->width ? (size_t)opt->width : 100;
-	size_t fixed = 4 * (size_t)columns + 33;
-	size_t rest = width > fixed + 24 ? width - fixed : 24;
+	struct mapping_columns at = mapping_columns(opt);
+	buf_printf(to, "%smappings%s\n%s%*s%*s", style.bold, style.plain, style.dim, columns, "RSS",
+		   columns, "private");
+	if (at.sizes == 4)
+		buf_printf(to, "%*s%*s", columns, "shared", columns, "size");
+	buf_printf(to, "  %-4s %-*s %s%s\n", "", (int)at.address, "address", "name", style.plain);
 	size_t shown = 0;
 	for (size_t i = 0; i < b->region_count && shown < limit; i++) {
 		const struct region *r = list[i];
@@ -731,17 +649,22 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 		char perms[5];
 		put_size(to, opt, r->rss_bytes, 1);
 		put_size(to, opt, region_private_bytes(r), b->full);
-		put_size(to, opt, region_shared_bytes(r), b->full);
-		put_size(to, opt, r->end - r->start, 1);
+		if (at.sizes == 4) {
+			put_size(to, opt, region_shared_bytes(r), b->full);
+			put_size(to, opt, r->end - r->start, 1);
+		}
 		put_blanks(to, 2);
 		buf_put(to, region_perms(r, perms), 4);
 		buf_putc(to, ' ');
 		size_t began = to->len;
 		put_hex(to, r->start);
-		buf_putc(to, '-');
-		put_hex(to, r->end);
-		put_blanks(to, to->len - began < 25 ? 26 - (to->len - began) : 1);
-		put_cell(to, r->name[0] ? r->name : r->label, rest, opt->ascii, 0);
+		if (at.address == RANGE_COLUMNS) {
+			buf_putc(to, '-');
+			put_hex(to, r->end);
+		}
+		size_t long_by = to->len - began;
+		put_blanks(to, long_by < at.address ? at.address + 1 - long_by : 1);
+		put_cell(to, r->name[0] ? r->name : r->label, at.name, opt->ascii, 0);
 		buf_putc(to, '\n');
 		if (opt->all && b->full)
 			put_facts(to, b, r, opt);
@@ -769,7 +692,11 @@ static void put_settings(struct buf *to, const struct breakdown *b,
 		buf_puts(to, "  ");
 		put_cell(to, s->name, 24, opt->ascii, 1);
 		buf_putc(to, ' ');
-		put_cell(to, s->value, width > 80 ? width - 56 : 24, opt->ascii, 1);
+		put_cell(to, s->value,
+			 width > 80   ? width - 56
+			 : width > 68 ? 24
+				      : 12,
+			 opt->ascii, 1);
 		buf_printf(to, " %s%s%s\n", style.dim, s->from, style.plain);
 	}
 	if (shown)

@@ -349,8 +349,9 @@ def test_text_page_escapes_names_and_lists_what_was_asked_for(byteledger, zoo):
 def test_text_keeps_to_the_width_that_it_has(byteledger, zoo, options):
     with zoo() as (child, _, _):
         for pid in (child.pid, os.getpid()):
-            for line in run(byteledger, "-p", pid, *options, env={**os.environ, "COLUMNS": "100"}).stdout.decode().splitlines():
-                assert len(line) <= 100, line
+            for columns in 80, 100:
+                for line in run(byteledger, "-p", pid, *options, env={**os.environ, "COLUMNS": str(columns)}).stdout.decode().splitlines():
+                    assert len(line) <= columns, line
 
 
 def test_compatible_layout_feeds_the_scripts_that_know_it(byteledger, zoo):
