@@ -156,8 +156,6 @@ static int on_counted(void *ctx, struct err *err)
 static int on_ready(void *ctx, struct err *err)
 {
 	struct run *l = ctx;
-	if (!l->job->serving.wanted)
-		return 0;
 	l->more = pages_live_take(&l->served, l->life);
 	struct serving_opt opt = l->job->serving;
 	opt.more = &l->more;
@@ -202,8 +200,10 @@ static int finish(struct run *l, struct err *err)
 {
 	tell_tables(l);
 	tell_full(l);
-	if (l->shot && !l->shot->count && !l->job->quiet && !pages_life_program(l->life))
-		cmd_say("no process was there to be counted");
+	if ((!l->shot || !l->shot->count) && !l->job->quiet)
+		cmd_say(pages_life_program(l->life)
+				? "the program ended before its pages were counted"
+				: "no process was there to be counted");
 	if (!l->shot || l->job->quiet || l->job->jsonl)
 		return 0;
 	if (l->job->json)
