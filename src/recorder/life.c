@@ -166,6 +166,11 @@ static void look_for_exec(struct record *rec, uint64_t now)
 	rec->replaced = gone;
 }
 
+void record_look_for_exec(struct record *rec)
+{
+	look_for_exec(rec, source_heap_now_ns(rec->heap));
+}
+
 /* After an exec that was called: again and again, because it may still be under way, or have failed. */
 static void expect_exec(struct record *rec, uint64_t now)
 {

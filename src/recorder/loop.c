@@ -77,10 +77,12 @@ static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_t duration_ns,
 			      pid_t forward_to)
 {
-	struct pollfd fds[4] = { { .fd = signals, .events = POLLIN },
+	struct pollfd fds[5] = { { .fd = signals, .events = POLLIN },
 				 { .fd = rec->pidfd, .events = POLLIN },
 				 { .fd = rec->heart.ends, .events = POLLIN },
-				 { .fd = stop, .events = POLLIN } };
+				 { .fd = stop, .events = POLLIN },
+				 { .fd = rec->pages.asks_path ? rec->pages.asks : -1,
+				   .events = POLLIN } };
 	eventfd_t ends;
 	unsigned long slack_ns = SLACK_USUAL_NS;
 	for (;;) {
@@ -110,12 +112,14 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 		const struct timespec ts = { .tv_sec = pause / 1000000000,
 					     .tv_nsec = pause % 1000000000 };
 		fit_slack(pause, &slack_ns);
-		if (ppoll(fds, 4, &ts, NULL) <= 0)
+		if (ppoll(fds, 5, &ts, NULL) <= 0)
 			continue;
 		if (fds[2].revents)
 			eventfd_read(rec->heart.ends, &ends);
 		if (fds[0].revents)
 			record_take_signals(rec, signals, forward_to);
+		if (fds[4].revents)
+			record_pages_answer(rec);
 		if (fds[3].revents)
 			return RECORDER_STOPPED;
 		if (fds[1].revents || rec->gone)

@@ -123,6 +123,19 @@ int record_pages_put(struct record *rec)
 	return 1;
 }
 
+void record_pages_keep(struct record *rec)
+{
+	struct record_pages *pages = &rec->pages;
+	record_shots_finish(rec); /* one at a time reads */
+	record_pages_read(rec);
+	struct page_shot *shot = STEAL(pages->taken);
+	const struct page_process *process = shot ? page_shot_find(shot, rec->pid) : NULL;
+	if (process && !process->ended)
+		keep(pages, shot, rec->pid);
+	else
+		page_shot_put(shot);
+}
+
 int64_t record_pages_after(struct record *rec)
 {
 	struct record_pages *pages = &rec->pages;
@@ -133,13 +146,7 @@ int64_t record_pages_after(struct record *rec)
 		pages->after_began_ns = now;
 		pages->after_every_ns = AFTER_FIRST_NS;
 	}
-	record_pages_read(rec);
-	struct page_shot *shot = STEAL(pages->taken);
-	const struct page_process *process = shot ? page_shot_find(shot, rec->pid) : NULL;
-	if (process && !process->ended)
-		keep(pages, shot, rec->pid);
-	else
-		page_shot_put(shot);
+	record_pages_keep(rec);
 	uint64_t pause = (clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) * AFTER_SHARE;
 	pause = pause > pages->after_every_ns ? pause : pages->after_every_ns;
 	pause = pause < AFTER_LAST_NS || pages->after_every_ns > AFTER_LAST_NS ? pause
@@ -252,6 +259,7 @@ void record_pages_name(struct record *rec)
 
 void record_pages_fini(struct record *rec)
 {
+	record_pages_deaf(rec);
 	page_shot_put(STEAL(rec->pages.taken));
 	while (rec->pages.after_count)
 		page_shot_put(rec->pages.after[--rec->pages.after_count]);

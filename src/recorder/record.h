@@ -104,6 +104,8 @@ struct record_pages {
 	uint64_t children_bytes,
 		children_read_bytes; /* as of the last look, and when they were read last */
 	uint32_t child_files;        /* of them, that got readings */
+	int asks;        /* who records what an exec put there asks here, before it ends */
+	char *asks_path; /* NULL: nobody can */
 };
 
 struct record_names;
@@ -125,6 +127,7 @@ struct record {
 	struct sink_tee tee; /* behind it */
 	pid_t pid;
 	int is_root;  /* the program that the recorder was asked to start */
+	int is_next;  /* it took the place of one that another recorder started */
 	int is_child; /* of this process, whose SIGCHLD tells its end: @pidfd is -1 */
 	int pidfd;
 	int gone; /* it has ended, at the latest before anybody could watch it: then @pidfd is -1 */
@@ -188,6 +191,8 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 int64_t record_step(struct record *rec);
 /** record_await_room() - the file cannot grow: record_step() goes on in another one once there is room again. */
 void record_await_room(struct record *rec);
+/** record_look_for_exec() - now; rec->replaced says what came of it. */
+void record_look_for_exec(struct record *rec);
 /** record_look_around() - after an exec: children of what runs now, and the file that it is recorded into. */
 void record_look_around(struct record *rec);
 /** record_note_successor() - after an exec: which program runs now. A chain of them (env, sudo, shims) ends in the last. */
@@ -233,6 +238,8 @@ void record_pages_read(struct record *rec);
 int record_pages_put(struct record *rec);
 /** record_pages_after() - an exec took the program away: what comes is read for its successor's recording. Return: ns until the next time. */
 int64_t record_pages_after(struct record *rec);
+/** record_pages_keep() - of what an exec put there, a reading at once. */
+void record_pages_keep(struct record *rec);
 /** record_pages_append() - to that recording at @path, which is finished; @zero_ns: CLOCK_MONOTONIC of its time 0. */
 int record_pages_append(struct record *rec, const char *path, uint64_t zero_ns, struct err *err);
 /** record_pages_children() - what was read of children goes into their recordings; @path is one of the family's. */
@@ -242,6 +249,15 @@ void record_pages_children(struct record *rec, const char *path);
  * called again.
  */
 int record_pages_look(struct record *rec, uint64_t now, int64_t *pause);
+/* pages_ask.c */
+/** record_pages_listen() - for who records what an exec puts in the program's place, into @next. Where none can be asked the reading before stands. */
+void record_pages_listen(struct record *rec, const char *next);
+/** record_pages_answer() - rec->pages.asks is readable: read, and let the program that waits go on. */
+void record_pages_answer(struct record *rec);
+/** record_pages_ask() - for a last reading, and wait until it is made, a second at most. */
+void record_pages_ask(const struct record *rec);
+void record_pages_deaf(struct record *rec);
+
 /** record_pages_name() - before a file ends. */
 void record_pages_name(struct record *rec);
 void record_pages_fini(struct record *rec);

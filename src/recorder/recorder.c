@@ -200,6 +200,7 @@ static pid_t start(struct recorder *r, struct launch *launch, const struct recor
 	uint64_t until_ns = opt->duration_ns ? source_heap_start_ns(heap) + opt->duration_ns : 0;
 	char *go_on = opt->follow_exec ? next_value(r, opt, pattern, launch->path, until_ns) : NULL;
 	r->rec.next = r->next;
+	record_pages_listen(&r->rec, r->next);
 	const struct launch_env env = {
 		.next = go_on,
 		.shm_fd = source_heap_fd(heap),
@@ -291,17 +292,17 @@ struct recorder *recorder_start(const struct recorder_opt *opt, char **argv, int
 
 /* ---- a program that runs ------------------------------------------------------------------------------------------- */
 
-/* Of a program that took another's place: what that one's snapshots were asked to be. */
-static void go_on_with_shots(struct record *rec, const char *pattern)
+/* Of a program that took another's place: what that one's snapshots were asked to be. Return: 1, 0: there were none. */
+static int next_shots(const char *pattern, struct record_shots *shots)
 {
 	const char *name = strrchr(pattern, '/'), *at = strstr(name ? name : pattern, NEXT_SHOTS);
 	int eager;
 	unsigned long long every_ns;
 	if (!at || sscanf(at + strlen(NEXT_SHOTS), "%d-%llu", &eager, &every_ns) != 2)
-		return;
-	rec->shots.pace.eager = eager > 1;
-	rec->shots.every_ns = every_ns;
-	record_shots_want(rec);
+		return 0;
+	shots->pace.eager = eager > 1;
+	shots->every_ns = every_ns;
+	return 1;
 }
 
 static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
@@ -319,10 +320,14 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 	size_t named = opt->pattern ? strlen(opt->pattern) : 0;
 	int is_next = named > strlen(NEXT_SUFFIX) &&
 		      strcmp(opt->pattern + named - strlen(NEXT_SUFFIX), NEXT_SUFFIX) == 0;
+	rec->is_next = is_next;
 	if (is_next)
 		rec->settings.store_symbols = 0;
 	if (!heap)
 		return err->code;
+	/* a short program may be at its end before this one is ready for it */
+	if (is_next && next_shots(opt->pattern, &rec->shots))
+		source_heap_look_last(heap);
 	source_heap_state(heap, state);
 	int rc = refused ? err_set(err, refused, "cannot take signals") : 0;
 	if (rc == 0 && !state->target_pid)
@@ -340,8 +345,8 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 			 bound_of(state->stamp_every_event), err);
 	if (rc < 0)
 		source_heap_detach(rec->heap);
-	else if (is_next)
-		go_on_with_shots(rec, opt->pattern);
+	else if (is_next && next_shots(opt->pattern, &rec->shots))
+		record_shots_want(rec);
 	return rc;
 }
 

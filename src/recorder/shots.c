@@ -28,6 +28,8 @@ static void *shots_run(void *ctx)
 	shots->cost_ns = between - before;
 	if (shots->with_pages)
 		record_pages_read(ctx);
+	if (shots->is_last)
+		record_pages_ask(ctx);
 	shots->pages_cost_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - between;
 	__atomic_store_n(&shots->done, 1, __ATOMIC_RELEASE);
 	return NULL;
