@@ -36,6 +36,8 @@ struct memory_history_ask {
 /** memory_history_put() - one object; -ENOMEM. */
 int memory_history_put(FILE *to, const struct memory_facts *facts,
 		       const struct memory_history_ask *ask);
+/** memory_history_file() - all of a history file for people's scripts: every series with its points, of the last process in it. */
+int memory_history_file(FILE *to, const struct history *history, struct err *err);
 /**
  * memory_growth() - of each row of @b's classes, what it has more than at @since_ns; labels that were not there then had nothing.
  * malloc'd; NULL without memory.

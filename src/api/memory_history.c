@@ -195,6 +195,28 @@ int memory_history_put(FILE *to, const struct memory_facts *facts,
 	return rc;
 }
 
+int memory_history_file(FILE *to, const struct history *history, struct err *err)
+{
+	struct memory_facts facts = { .history = history };
+	const struct memory_history_ask ask = { .to_ns = UINT64_MAX,
+						.points = 1,
+						.points_max = SIZE_MAX };
+	struct history_run *runs = NULL;
+	size_t count = 0;
+	int rc = history_runs(history, &runs, &count);
+	if (rc < 0)
+		return err_set(err, rc, "cannot read the history");
+	if (count) {
+		facts.pid = runs[count - 1].pid;
+		memcpy(facts.comm, runs[count - 1].comm, sizeof(facts.comm));
+	}
+	free(runs);
+	rc = memory_history_put(to, &facts, &ask);
+	if (rc < 0 || fflush(to) != 0)
+		return err_set(err, rc < 0 ? rc : -EIO, "cannot write the history");
+	return 0;
+}
+
 struct history_asked {
 	const struct memory_facts *facts;
 	const struct memory_history_ask *ask;

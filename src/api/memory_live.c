@@ -5,15 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
+#include "out/explain.h"
+#include "query/balance.h"
 #include "query/written.h"
 
 static const char *const shows[] = { "regions", NULL };
 
+/* Nothing is stopped; where the process is recorded, its recorder is waited for. */
+static int explain(void *ctx, enum view_by by, size_t limit, FILE *to, struct err *err)
+{
+	const struct watched *w = ctx;
+	const struct explain_opt opt = { .by = by };
+	CLEANUP(balance_fini) struct balance balance = { 0 };
+	if (w->exited)
+		return err_set(err, -ENOENT, "process %d has ended", (int)w->pid);
+	int rc = balance_of_process(&balance, w->pid, 0, NULL, &opt, err);
+	return rc < 0 ? rc : out_explain_json(to, balance.explain, limit, err);
+}
+
 int memory_live_init(struct memory_live *l, struct watched_set *set, int hide_addresses,
-		     int (*explain)(void *ctx, enum view_by by, size_t limit, FILE *to,
-				    struct err *err),
 		     struct err *err)
 {
 	watched_source(&l->source, set);

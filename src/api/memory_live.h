@@ -22,10 +22,8 @@ struct memory_live {
 	size_t file_count;
 };
 
-/** memory_live_init() - @explain: the balance sheet of a process of the set, its ctx. -ENOMEM; memory_live_fini() in any case. */
+/** memory_live_init() - the balance sheet of each is made when it is asked for. -ENOMEM; memory_live_fini() in any case. */
 int memory_live_init(struct memory_live *live, struct watched_set *set, int hide_addresses,
-		     int (*explain)(void *ctx, enum view_by by, size_t limit, FILE *to,
-				    struct err *err),
 		     struct err *err);
 struct serving_more memory_live_more(struct memory_live *live);
 /** memory_live_tell() - an alert, for the pages that are open. */

@@ -33,6 +33,8 @@ int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
 /** err_wrap() - prepend "text: " to the message; returns err's code (or -EIO for NULL). */
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 
+/** err_usual_hint() - what mostly helps against the negative errno @code; NULL: nobody knows. */
+const char *err_usual_hint(int code);
 /** err_hint() - set the hint line; returns err's code (or -EIO for NULL). */
 int err_hint(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 

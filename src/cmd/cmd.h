@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -40,8 +41,6 @@ const char *cmd_parsed_name(void);
 
 /** cmd_fail() - print "byteledger: MESSAGE" and a hint on stderr, the usual one where @err has none; returns CMD_FAILED. */
 int cmd_fail(const struct err *err);
-/** cmd_hint() - what mostly helps against the negative errno @code; NULL: nobody knows. */
-const char *cmd_hint(int code);
 
 /** cmd_refuse() - the same for what was typed: prints and exits with CMD_USAGE; only inside an argp parser. */
 void cmd_refuse(const struct err *err) __attribute__((noreturn));
@@ -58,11 +57,29 @@ void cmd_status_is_programs(void);
  */
 error_t cmd_take_file(const char **path, int key, char *arg);
 
+/* take.c: values of options. What does not fit is a usage error, which names @option ("--top") where it is asked for. */
+
+/** cmd_take_number() - a number, from @least to @most. */
+uint64_t cmd_take_number(const char *option, const char *arg, uint64_t least, uint64_t most);
+/** cmd_take_seconds() - a number of seconds, from @least to a day. */
+double cmd_take_seconds(const char *option, const char *arg, double least);
+/** cmd_take_pid() - a process id. */
+pid_t cmd_take_pid(const char *arg);
+/** cmd_take_json() - "text" or "json": 1 for the latter. */
+int cmd_take_json(const char *arg);
+/** cmd_find_word() - which of @words @arg is; -1: none. */
+int cmd_find_word(const char *arg, const char *const *words, size_t count);
+
 /** cmd_take_duration() - @arg of an option as nanoseconds, more than none; what is no duration is a usage error. */
 uint64_t cmd_take_duration(const char *arg);
 
 /** cmd_take_recording() - @arg of an option that names the recording to write; what names none is a usage error. Return: @arg. */
 const char *cmd_take_recording(const char *arg);
+
+/** cmd_names_program() - "--" stands among the words: a program follows. */
+int cmd_names_program(int argc, char **argv);
+/** cmd_lacks_program() - says on stderr how the command takes one, behind @dashes; returns CMD_USAGE. */
+int cmd_lacks_program(const char *dashes);
 
 /* What a parser returns for a word that is its own, where a program's name could stand. */
 #define CMD_TAKEN (-1)

@@ -46,11 +46,10 @@ static const struct argp_option options[] = {
 static int parse_format(const char *text, enum format *format, struct err *err)
 {
 	static const char *const words[] = { "text", "json", "folded" };
-	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
-		if (strcmp(text, words[i]) == 0) {
-			*format = (enum format)i;
-			return 0;
-		}
+	int word = cmd_find_word(text, words, ARRAY_LEN(words));
+	if (word >= 0) {
+		*format = (enum format)word;
+		return 0;
 	}
 	err_set(err, -EINVAL, "unknown format '%s'", text);
 	return err_hint(err, "one of: text json folded");

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* explain.c - `byteledger explain`: the balance sheet of a process, of a program that is started, or of a recording. */
-#include "cmd/explain.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +14,8 @@
 #include "cmd/targets.h"
 #include "cmd/terminal.h"
 #include "out/explain.h"
-#include "query/instant.h"
+#include "query/balance.h"
 #include "query/query.h"
-#include "view/explain.h"
 
 enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT, OPT_MAP };
 
@@ -131,29 +128,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- one sheet ------------------------------------------------------------------------------------------------------------ */
 
-/** struct joined - a snapshot with the blocks of its instant, and their sheet. */
-struct joined {
-	struct instant instant;
-	struct explain *explain;
-};
-
-static void joined_fini(struct joined *j)
+/* What a sheet is told by: text shows functions, JSON every stack. */
+static struct explain_opt told_by(const struct explaining *x)
 {
-	explain_free(j->explain);
-	instant_fini(&j->instant);
-	j->explain = NULL;
-}
-
-static int join(struct joined *j, const struct explaining *x, struct err *err)
-{
-	const struct explain_opt opt = { .by = x->by_given ? x->by
-					       : x->json   ? VIEW_BY_STACK
-							   : VIEW_BY_FUNCTION };
-	int rc = j->instant.names ? cmd_resolve(j->instant.names, err) : 0;
-	if (rc < 0)
-		return rc;
-	j->explain = explain_new(&j->instant, &opt, err);
-	return j->explain ? 0 : err->code;
+	return (struct explain_opt){ .by = x->by_given ? x->by
+					   : x->json   ? VIEW_BY_STACK
+						       : VIEW_BY_FUNCTION };
 }
 
 static int print(const struct explaining *x, const struct explain *e, struct err *err)
@@ -166,69 +146,30 @@ static int print(const struct explaining *x, const struct explain *e, struct err
 	return rc == 0 && x->map ? out_explain_map(stdout, e, &opt, err) : rc;
 }
 
-/* ---- a running process ------------------------------------------------------------------------------------------------------ */
-
-static int join_process(struct joined *j, const struct explaining *x, pid_t pid, struct err *err)
-{
-	const char *why_not;
-	int rc = instant_of_process(pid, x->freeze, &j->instant, &why_not, err);
-	if (rc == 0)
-		rc = join(j, x, err);
-	if (rc == 0)
-		j->explain->why_not = why_not;
-	return rc;
-}
-
 static int explain_process(const struct explaining *x, pid_t pid, struct err *err)
 {
-	CLEANUP(joined_fini) struct joined j = { 0 };
-	int rc = join_process(&j, x, pid, err);
-	return rc < 0 ? rc : print(x, j.explain, err);
-}
-
-int explain_process_json(FILE *to, pid_t pid, enum view_by by, size_t limit, struct err *err)
-{
-	CLEANUP(joined_fini) struct joined j = { 0 };
-	const struct explaining x = { .json = 1, .by = by, .by_given = 1 };
-	int rc = join_process(&j, &x, pid, err);
-	return rc < 0 ? rc : out_explain_json(to, j.explain, limit, err);
-}
-
-/* ---- a recording -------------------------------------------------------------------------------------------------------------- */
-
-static int sheet_at(struct joined *j, const struct explaining *x, const char *path,
-		    const struct query_time *time, struct err *err)
-{
-	int rc = instant_read(path, time, NULL, &j->instant, err);
-	return rc < 0 ? rc : join(j, x, err);
+	CLEANUP(balance_fini) struct balance b = { 0 };
+	const struct explain_opt opt = told_by(x);
+	int rc = balance_of_process(&b, pid, x->freeze, &cmd_ears, &opt, err);
+	return rc < 0 ? rc : print(x, b.explain, err);
 }
 
 static int explain_file(const struct explaining *x, struct err *err)
 {
-	CLEANUP(joined_fini) struct joined j = { 0 };
-	int rc = sheet_at(&j, x, x->path, &x->at, err);
+	CLEANUP(balance_fini) struct balance b = { 0 };
+	CLEANUP(balance_fini) struct balance after = { 0 };
+	const struct explain_opt by = told_by(x);
+	int rc = balance_read(&b, x->path, &x->at, &cmd_ears, &by, err);
 	if (rc < 0 || !x->diff.kind)
-		return rc < 0 ? rc : print(x, j.explain, err);
-	CLEANUP(joined_fini) struct joined after = { 0 };
-	rc = sheet_at(&after, x, x->path, &x->diff, err);
+		return rc < 0 ? rc : print(x, b.explain, err);
+	rc = balance_read(&after, x->path, &x->diff, &cmd_ears, &by, err);
 	if (rc < 0)
 		return rc;
 	if (x->json)
-		return out_explain_diff_json(stdout, j.explain, after.explain, err);
+		return out_explain_diff_json(stdout, b.explain, after.explain, err);
 	struct out_opt opt = { .limit = x->limit };
 	terminal_fit(stdout, &opt);
-	return out_explain_diff_text(stdout, j.explain, after.explain, &opt, err);
-}
-
-int explain_brief(FILE *to, const char *path, const struct out_opt *opt, struct err *err)
-{
-	CLEANUP(joined_fini) struct joined j = { 0 };
-	const struct explaining x = { 0 };
-	const struct query_time peak = { 0 };
-	int rc = sheet_at(&j, &x, path, &peak, err);
-	if (rc < 0)
-		return rc == -ENODATA ? 0 : rc;
-	return out_explain_brief(to, j.explain, opt, err);
+	return out_explain_diff_text(stdout, b.explain, after.explain, &opt, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------------------- */
@@ -284,15 +225,11 @@ int cmd_explain(int argc, char **argv)
 	struct explaining x = { 0 };
 	struct err err = { 0 };
 	int rest, status = CMD_OK;
-	for (int i = 1; i < argc && !x.with_program; i++)
-		x.with_program = strcmp(argv[i], "--") == 0;
+	x.with_program = cmd_names_program(argc, argv);
 	if (cmd_parse(&argp, argc, argv, &rest, &x) < 0)
 		return CMD_USAGE;
-	if (x.with_program && rest >= argc) {
-		fprintf(stderr, "byteledger: no program given\n"
-				"hint: byteledger explain [OPTIONS] -- PROGRAM [ARGS...]\n");
-		return CMD_USAGE;
-	}
+	if (x.with_program && rest >= argc)
+		return cmd_lacks_program("--");
 	if (x.with_program)
 		return explain_program(&x, argv + rest);
 	if (x.path)

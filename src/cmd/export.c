@@ -80,19 +80,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* A word that the format cannot follow is refused, not ignored. */
 static int check_words(const struct export *e, struct err *err)
 {
-	static const char *const names[] = { "by", "cost", "limit", "inverted" };
+	const struct selection *s = &e->selection;
 	if (!e->format) {
 		err_set(err, -EINVAL, "no format given");
 		return err_hint(err, "--to FORMAT; 'byteledger export --help' lists them");
 	}
-	const struct selection *s = &e->selection;
-	unsigned words = (s->by_given ? OUT_WORD_BY : 0) | (s->cost_given ? OUT_WORD_COST : 0) |
-			 (s->limit ? OUT_WORD_LIMIT : 0) | (s->inverted ? OUT_WORD_INVERTED : 0);
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (words & ~e->format->words & 1u << i)
-			return err_set(err, -EINVAL, "--%s does not apply to %s", names[i],
-				       e->format->name);
-	return 0;
+	return out_format_follows(
+		e->format,
+		(s->by_given ? OUT_WORD_BY : 0) | (s->cost_given ? OUT_WORD_COST : 0) |
+			(s->limit ? OUT_WORD_LIMIT : 0) | (s->inverted ? OUT_WORD_INVERTED : 0),
+		err);
 }
 
 /* Nothing to write is no failure, but an empty file that nobody explains looks like one. */

@@ -25,9 +25,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct info_args *args = state->input;
 	switch (key) {
 	case 'f':
-		if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
-			cmd_usage("unknown format '%s': text or json", arg);
-		args->json = strcmp(arg, "json") == 0;
+		args->json = cmd_take_json(arg);
 		break;
 	default:
 		return cmd_take_file(&args->path, key, arg);

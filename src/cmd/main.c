@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the table of commands, and nothing else that knows more than one of them. */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bound.h"
 #include "base/buf.h"
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/record.h"
-#include "query/query.h"
 #include "recorder/launch.h"
 #include "wire/heap_start.h"
 
@@ -64,7 +63,9 @@ int cmd_fail(const struct err *err)
 {
 	fprintf(stderr, "byteledger: %s\n",
 		err->msg[0] ? err->msg : "failed for an unknown reason");
-	const char *hint = err->hint[0] ? err->hint : cmd_hint(err->code);
+	const char *hint = err->hint[0] ? err->hint : err->code == -ENOMEM ? memory_hint() : NULL;
+	if (!hint)
+		hint = err_usual_hint(err->code);
 	if (hint)
 		fprintf(stderr, "hint: %s\n", hint);
 	else if (cmd_parsed_name())
@@ -80,41 +81,6 @@ void cmd_refuse(const struct err *err)
 	exit(CMD_USAGE);
 }
 
-error_t cmd_take_file(const char **path, int key, char *arg)
-{
-	switch (key) {
-	case ARGP_KEY_ARG:
-		if (*path)
-			cmd_usage("one file at a time, not '%s' and '%s'", *path, arg);
-		*path = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!*path)
-			cmd_usage("which file?");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-uint64_t cmd_take_duration(const char *arg)
-{
-	uint64_t ns = 0;
-	/* a moment that far ahead can still be counted to */
-	if (query_duration_parse(arg, &ns, NULL) < 0 || !ns || ns > INT64_MAX / 4)
-		cmd_usage("'%s' is not a duration like 10s, 5m, 1h30m", arg);
-	return ns;
-}
-
-const char *cmd_take_recording(const char *arg)
-{
-	if (!*arg)
-		cmd_usage("-o needs a file name");
-	if (strcmp(arg, "-") == 0)
-		cmd_usage("a recording needs a file, it cannot go to stdout (./- is one)");
-	return arg;
-}
-
 static void print_help(FILE *to)
 {
 	fputs("Usage: byteledger COMMAND [OPTIONS] [--] [PROGRAM [ARGS...]]\n"
@@ -124,18 +90,6 @@ static void print_help(FILE *to)
 	for (const struct command *c = commands; c->name; c++)
 		fprintf(to, "  %-12s %s\n", c->name, c->summary);
 	fputs("\n'byteledger COMMAND --help' lists a command's options.\n", to);
-}
-
-/*
- * Where we are started with one of the three closed, the next file that we open would get its number, and what we print would go
- * into it. What takes the place can be used for nothing, as a closed one, and is not there for a program that we start.
- */
-static void take_closed(void)
-{
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
-		    open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
-			return; /* no /dev/null here: as it was */
 }
 
 static int status_is_programs;
@@ -160,26 +114,10 @@ static void end_stdout(int status, void *unused)
 	_exit(CMD_FAILED);
 }
 
-static void on_file_limit(int number)
-{
-	(void)number;
-}
-
-/*
- * A limit on the size of files is an error of the write that meets it, told as a full disk is, and no end of ours. A handler, for
- * what is ignored stays so in programs that we start.
- */
-static void take_file_limit(void)
-{
-	struct sigaction now, ours = { .sa_handler = on_file_limit, .sa_flags = SA_RESTART };
-	if (sigaction(SIGXFSZ, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-		sigaction(SIGXFSZ, &ours, NULL);
-}
-
 int main(int argc, char **argv)
 {
-	take_closed();
-	take_file_limit();
+	bound_streams();
+	bound_file_size();
 	on_exit(end_stdout, NULL);
 	if (argc < 2) {
 		print_help(stderr);

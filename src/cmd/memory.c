@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
+#include "base/bound.h"
 #include "cmd/cmd.h"
 #include "query/query.h"
 
@@ -24,26 +24,9 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-/* terabytes of a sanitizer's shadow count as ours */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SHADOWED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SHADOWED 1
-#endif
-#endif
-#ifndef SHADOWED
-#define SHADOWED 0
-#endif
-
 void memory_bound(void)
 {
-	struct rlimit limit;
-	if (SHADOWED || most == UINT64_MAX || getrlimit(RLIMIT_DATA, &limit) < 0 ||
-	    limit.rlim_cur <= most)
-		return;
-	limit.rlim_cur = most;
-	if (setrlimit(RLIMIT_DATA, &limit) == 0)
+	if (bound_memory(most))
 		snprintf(hint, sizeof(hint),
 			 "it takes more than %llu MiB: '--memory %lluG' or '--memory unlimited' "
 			 "lets it",

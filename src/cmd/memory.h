@@ -7,7 +7,7 @@
 
 /**
  * memory_argp - a child parser without an input. When all words are parsed, this process and what it starts may take MEMORY_DEFAULT
- * bytes of private memory, or what the option says; what is above is -ENOMEM where it is asked for, and cmd_hint() names the option.
+ * bytes of private memory, or what the option says; what is above is -ENOMEM where it is asked for, and memory_hint() names the option.
  * 78 KB of compressed text can ask for gigabytes.
  */
 extern const struct argp memory_argp;

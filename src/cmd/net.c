@@ -6,6 +6,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/net_job.h"
+#include "node/config.h"
 
 enum { OPT_CONFIG = 256, OPT_IDENTITY, OPT_LOCAL, OPT_ROLE, OPT_FORMAT, OPT_STORE };
 
@@ -33,17 +34,6 @@ struct parsed {
 	int format_given;
 };
 
-static const char *usual_config(void)
-{
-	static const char *const places[] = { "config.toml", "/etc/config.toml",
-					      "/home/appuser/config.toml" };
-	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-		if (access(places[i], R_OK) == 0)
-			return places[i];
-	}
-	return NULL;
-}
-
 static void check(struct parsed *p)
 {
 	struct net_job *job = &p->job;
@@ -60,7 +50,7 @@ static void check(struct parsed *p)
 	if (p->word == JOB_NONE && (job->identity_count || job->store_path))
 		cmd_usage("--identity and --store belong to 'replay' and 'reprocess'; the "
 			  "configuration names them for live recording");
-	if (p->word == JOB_NONE && !job->config && !(job->config = usual_config()))
+	if (p->word == JOB_NONE && !job->config && !(job->config = nodes_config_usual()))
 		cmd_usage("no job: --config FILE, 'replay INPUT' or 'reprocess'");
 }
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "api/net_servers.h"
+#include "base/bound.h"
 #include "cmd/net_job.h"
 #include "node/config.h"
 #include "node/nodes.h"
@@ -82,16 +82,6 @@ static void block_signals(int how)
 	pthread_sigmask(how, &set, NULL);
 }
 
-/* Listeners, senders, stores and clients want more than the 1,024 that a shell gives; no child inherits it. */
-static void raise_descriptors(void)
-{
-	struct rlimit limit;
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	limit.rlim_cur = limit.rlim_max < DESCRIPTORS_MAX ? limit.rlim_max : DESCRIPTORS_MAX;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 int net_record(const struct net_job *options, struct err *err)
 {
 	struct job *r = calloc(1, sizeof(*r));
@@ -103,7 +93,8 @@ int net_record(const struct net_job *options, struct err *err)
 		return err->code;
 	}
 	catch_signals();
-	raise_descriptors();
+	/* listeners, senders, stores and clients want more than the 1,024 that a shell gives; no child inherits it */
+	bound_descriptors(DESCRIPTORS_MAX);
 	block_signals(SIG_BLOCK);
 	int rc = nodes_open(r->config, say, NULL, &r->nodes, err);
 	if (rc == 0 && !(r->servers = net_servers_new(r->config, r->nodes, say, NULL, err)))

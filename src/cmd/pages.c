@@ -73,39 +73,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static uint64_t parse_number(const char *option, const char *text, uint64_t least, uint64_t most)
-{
-	char *end;
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	if (end == text || *end || errno || text[0] == '-' || n < least || n > most)
-		cmd_usage("--%s '%s': a number from %llu to %llu", option, text,
-			  (unsigned long long)least, (unsigned long long)most);
-	return n;
-}
-
-static uint32_t parse_kinds(const char *text)
-{
-	uint32_t kinds = 0;
-	for (const char *at = text; *at;) {
-		size_t len = strcspn(at, ",");
-		unsigned kind = 0;
-		while (kind < PAGES_KINDS && (strlen(pages_kind_name(kind)) != len ||
-					      strncmp(pages_kind_name(kind), at, len) != 0))
-			kind++;
-		if (kind == PAGES_KINDS)
-			cmd_usage("unknown kind '%.*s': anon, shmem, file, swap, hugetlb, cache, "
-				  "kernel or held",
-				  (int)len, at);
-		kinds |= 1u << kind;
-		at += len + (at[len] == ',');
-	}
-	if (!kinds)
-		cmd_usage("--kind needs a word: anon, shmem, file, swap, hugetlb, cache, kernel or "
-			  "held");
-	return kinds;
-}
-
 static void check(struct pages_job *job)
 {
 	/* as TezEdge's memory profiler is told which container to look at */
@@ -130,6 +97,7 @@ static void check(struct pages_job *job)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct pages_job *job = state->input;
+	struct err err = { 0 };
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &job->targets;
@@ -137,14 +105,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_THRESHOLD:
 		job->tree.threshold_bytes =
-			parse_number("threshold", arg, 0, UINT64_MAX >> 11) * 1024;
+			cmd_take_number("--threshold", arg, 0, UINT64_MAX >> 11) * 1024;
 		job->tree_given = 1;
 		return 0;
 	case OPT_REVERSE:
 		job->tree.reverse = 1;
 		return 0;
 	case OPT_KIND:
-		job->tree.kinds = parse_kinds(arg);
+		if (pages_kinds_parse(arg, &job->tree.kinds, &err) < 0)
+			cmd_usage("%s", err.msg);
 		job->tree_given = 1;
 		return 0;
 	case OPT_BY:
@@ -154,27 +123,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		job->tree_given = 1;
 		return 0;
 	case OPT_DEPTH:
-		job->tree.depth = (unsigned)parse_number("depth", arg, 1, 100000);
+		job->tree.depth = (unsigned)cmd_take_number("--depth", arg, 1, 100000);
 		job->tree_given = 1;
 		return 0;
 	case OPT_SINCE:
 		job->since_ns = cmd_take_duration(arg);
 		return 0;
-	case OPT_WATCH: {
-		char *end;
-		double seconds = strtod(arg, &end);
-		if (end == arg || *end || !(seconds >= 0.05 && seconds <= 86400))
-			cmd_usage("--watch '%s': seconds from 0.05 to 86400", arg);
-		job->watch_ns = (uint64_t)(seconds * 1e9);
+	case OPT_WATCH:
+		job->watch_ns = (uint64_t)(cmd_take_seconds("--watch", arg, 0.05) * 1e9);
 		return 0;
-	}
 	case OPT_DURATION:
 		job->duration_ns = cmd_take_duration(arg);
 		return 0;
 	case OPT_FORMAT:
-		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
-			cmd_usage("unknown format '%s': text or json", arg);
-		job->json = arg[0] == 'j';
+		job->json = cmd_take_json(arg);
 		job->format_given = 1;
 		return 0;
 	case OPT_JSONL:
@@ -192,10 +154,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		job->quiet = 1;
 		return 0;
 	case OPT_STACKS:
-		job->stacks = (uint32_t)parse_number("stacks", arg, STACKS_LEAST, STACKS_MOST);
+		job->stacks = (uint32_t)cmd_take_number("--stacks", arg, STACKS_LEAST, STACKS_MOST);
 		return 0;
 	case OPT_TABLES:
-		job->tables_bytes = (uint32_t)parse_number("tables", arg, 1, 1024) << 20;
+		job->tables_bytes = (uint32_t)cmd_take_number("--tables", arg, 1, 1024) << 20;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (serving_takes(&job->serving, arg))
@@ -229,15 +191,11 @@ int cmd_pages(int argc, char **argv)
 	};
 	struct pages_job job = { .tree = { .threshold_bytes = THRESHOLD_KIB * 1024 } };
 	int rest;
-	for (int i = 1; i < argc && !job.with_program; i++)
-		job.with_program = strcmp(argv[i], "--") == 0;
+	job.with_program = cmd_names_program(argc, argv);
 	if (cmd_parse(&argp, argc, argv, &rest, &job) < 0)
 		return CMD_USAGE;
-	if (job.with_program && rest >= argc) {
-		fprintf(stderr, "byteledger: no program given\n"
-				"hint: byteledger pages [OPTIONS] -- PROGRAM [ARGS...]\n");
-		return CMD_USAGE;
-	}
+	if (job.with_program && rest >= argc)
+		return cmd_lacks_program("--");
 	if (job.duration_ns)
 		job.end_ns = clock_ns(CLOCK_MONOTONIC) + job.duration_ns;
 	result_init(&job.result, job.report, job.quiet, job.with_program, job.format_given);

@@ -3,7 +3,7 @@
 #ifndef CMD_QUIET_H
 #define CMD_QUIET_H
 
-#include "view/suppress.h"
+#include "query/suppress_files.h"
 
 /** quiet_take() - --suppress @arg; more than there is room for is a usage error. */
 void quiet_take(struct suppress_files *given, const char *arg);

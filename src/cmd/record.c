@@ -324,13 +324,8 @@ int record_command(int argc, char **argv, const char *name, const char *doc, int
 	int rest;
 	if (cmd_parse(&argp, argc, argv, &rest, &opt) < 0)
 		return CMD_USAGE;
-	if (rest >= argc) {
-		fprintf(stderr,
-			"byteledger: no program given\n"
-			"hint: byteledger %s [OPTIONS] [--] PROGRAM [ARGS...]\n",
-			name);
-		return CMD_USAGE;
-	}
+	if (rest >= argc)
+		return cmd_lacks_program("[--]");
 	cmd_status_is_programs();
 	return record_program(&opt, name, argv + rest);
 }

@@ -8,18 +8,30 @@
 
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/explain.h"
 #include "cmd/open.h"
 #include "cmd/paged.h"
 #include "cmd/record_opt.h"
 #include "cmd/terminal.h"
+#include "out/explain.h"
 #include "out/family.h"
 #include "out/out.h"
+#include "query/balance.h"
 #include "query/family.h"
 
 static int is_json(const struct record_opt *opt)
 {
 	return opt->format && strcmp(opt->format, "json") == 0;
+}
+
+/* Three lines on the highest of its snapshots, where it has one. */
+static int tell_balance(FILE *to, const char *path, const struct out_opt *opt, struct err *err)
+{
+	CLEANUP(balance_fini) struct balance b = { 0 };
+	const struct explain_opt by = { .by = VIEW_BY_FUNCTION };
+	int rc = balance_read(&b, path, NULL, &cmd_ears, &by, err);
+	if (rc < 0)
+		return rc == -ENODATA ? 0 : rc;
+	return out_explain_brief(to, b.explain, opt, err);
 }
 
 /* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
@@ -36,7 +48,7 @@ static int write_report(const struct record_opt *opt, FILE *to, const char *path
 	int rc = json ? out_json(to, prof, &out, err) : out_text(to, prof, &out, err);
 	if (rc >= 0 && !json && opt->snapshots) {
 		fputc('\n', to);
-		rc = explain_brief(to, path, &out, err);
+		rc = tell_balance(to, path, &out, err);
 	}
 	if (rc >= 0 && !json)
 		rc = paged_text(to, &paged, &out, err);

@@ -69,14 +69,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int parse_word(const char *text, const char *const *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(text, words[i]) == 0)
-			return (int)i;
-	return -1;
-}
-
 /* What does not go together. */
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): one pair of options a case */
 static void check(const struct regions *r)
@@ -140,28 +132,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &r->targets;
 		state->child_inputs[1] = &r->watch;
 		break;
-	case OPT_TOP: {
-		char *end;
-		errno = 0;
-		long long n = strtoll(arg, &end, 10);
-		if (end == arg || *end || errno || n < 0 || n > TOP_MAX)
-			cmd_usage("--top '%s': a number from 0 to %d", arg, TOP_MAX);
-		r->top = (size_t)n;
+	case OPT_TOP:
+		r->top = cmd_take_number("--top", arg, 0, TOP_MAX);
 		r->top_given = 1;
 		break;
-	}
 	case OPT_ALL:
 		r->all = 1;
 		break;
 	case OPT_SORT:
-		word = parse_word(arg, sorts, ARRAY_LEN(sorts));
+		word = cmd_find_word(arg, sorts, ARRAY_LEN(sorts));
 		if (word < 0)
 			cmd_usage("unknown order '%s': rss, pss, swap, virtual or growth", arg);
 		r->sort = (enum regions_sort)word;
 		r->sort_given = 1;
 		break;
 	case OPT_GROUP:
-		word = parse_word(arg, groups, ARRAY_LEN(groups));
+		word = cmd_find_word(arg, groups, ARRAY_LEN(groups));
 		if (word < 0)
 			cmd_usage("unknown group '%s': label, vma, file, module, thread or process",
 				  arg);
@@ -171,7 +157,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r->base_path = arg;
 		break;
 	case OPT_FORMAT:
-		word = parse_word(arg, formats, ARRAY_LEN(formats));
+		word = cmd_find_word(arg, formats, ARRAY_LEN(formats));
 		if (word < 0)
 			cmd_usage("unknown format '%s': text, json or csv", arg);
 		r->format = (enum format)word;
@@ -319,6 +305,24 @@ static int run_program(struct regions *r, char **argv)
 	return status;
 }
 
+static int run_targets(struct regions *r)
+{
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	struct err err = { 0 };
+	int stopped;
+	if (targets_find(&r->targets, r->watch.end_ns, &list, &err) < 0)
+		return cmd_fail(&err);
+	return run(r, &list, &stopped);
+}
+
+int regions_serve(const struct targets *targets, const struct serving_opt *serving)
+{
+	struct regions r = { .targets = *targets, .watch.serving = *serving, .top = TOP_DEFAULT };
+	r.watch.serving.wanted = 1;
+	result_init(&r.result, NULL, 0, 0, 0);
+	return run_targets(&r);
+}
+
 int cmd_regions(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
@@ -335,20 +339,16 @@ int cmd_regions(int argc, char **argv)
 	};
 	struct regions r = { .top = TOP_DEFAULT };
 	struct err err = { 0 };
-	int rest, stopped;
-	for (int i = 1; i < argc && !r.with_program; i++)
-		r.with_program = strcmp(argv[i], "--") == 0;
+	int rest;
+	r.with_program = cmd_names_program(argc, argv);
 	if (cmd_parse(&argp, argc, argv, &rest, &r) < 0)
 		return CMD_USAGE;
 	if (r.classes) {
 		out_classes_text(stdout);
 		return fflush(stdout) == 0 ? CMD_OK : CMD_FAILED;
 	}
-	if (r.with_program && rest >= argc) {
-		fprintf(stderr, "byteledger: no program given\n"
-				"hint: byteledger regions [OPTIONS] -- PROGRAM [ARGS...]\n");
-		return CMD_USAGE;
-	}
+	if (r.with_program && rest >= argc)
+		return cmd_lacks_program("--");
 	if (r.watch.duration_ns)
 		r.watch.end_ns = clock_ns(CLOCK_MONOTONIC) + r.watch.duration_ns;
 	r.watch.json = r.format == FORMAT_JSON;
@@ -364,12 +364,8 @@ int cmd_regions(int argc, char **argv)
 	result_init(&r.result, r.output, r.quiet, r.with_program, r.format_given);
 	if (r.with_program)
 		return run_program(&r, argv + rest);
-	if (!targets_given(&r.targets)) {
-		r.watch.result = &r.result;
-		return watch_history(&r.watch);
-	}
-	CLEANUP(target_list_fini) struct target_list list = { 0 };
-	if (targets_find(&r.targets, r.watch.end_ns, &list, &err) < 0)
-		return cmd_fail(&err);
-	return run(&r, &list, &stopped);
+	if (targets_given(&r.targets))
+		return run_targets(&r);
+	r.watch.result = &r.result;
+	return watch_history(&r.watch);
 }

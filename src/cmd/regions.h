@@ -35,6 +35,9 @@ struct regions {
 	int printed;
 };
 
+/** regions_serve() - `regions TARGET --serve`, for `serve`: the exit status. */
+int regions_serve(const struct targets *targets, const struct serving_opt *serving);
+
 /** regions_read() - one reading as the options want it; NULL with @err. */
 struct breakdown *regions_read(const struct regions *r, const struct target *target,
 			       struct err *err);

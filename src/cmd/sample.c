@@ -145,17 +145,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static uint64_t take_number(const char *what, const char *arg, uint64_t least, uint64_t most)
-{
-	char *end;
-	errno = 0;
-	unsigned long long n = strtoull(arg, &end, 10);
-	if (end == arg || *end || errno || *arg == '-' || n < least || n > most)
-		cmd_usage("%s '%s': a number from %llu to %llu", what, arg,
-			  (unsigned long long)least, (unsigned long long)most);
-	return n;
-}
-
 static uint64_t take_size(const char *what, const char *arg)
 {
 	struct err err = { 0 };
@@ -191,14 +180,12 @@ static void take_order(struct sample_args *a, const char *arg)
 {
 	static const char *const words[] = { "traffic", "count",     "live",
 					     "growth",  "temporary", "peak" };
-	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
-		if (strcmp(arg, words[i]) == 0) {
-			a->out.order = (enum out_sample_order)i;
-			a->order_given = 1;
-			return;
-		}
-	}
-	cmd_usage("unknown order '%s': count, traffic, live, growth, temporary or peak", arg);
+	int word = cmd_find_word(arg, words, ARRAY_LEN(words));
+	if (word < 0)
+		cmd_usage("unknown order '%s': count, traffic, live, growth, temporary or peak",
+			  arg);
+	a->out.order = (enum out_sample_order)word;
+	a->order_given = 1;
 }
 
 static void take_allocator(struct sample_args *a, const char *arg)
@@ -289,7 +276,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			cmd_usage("--sample-bytes '%s': from 1 to 1G", arg);
 		break;
 	case OPT_EVERY:
-		a->sampler.sample_every = (uint32_t)take_number("--sample-every", arg, 1, 1u << 20);
+		a->sampler.sample_every =
+			(uint32_t)cmd_take_number("--sample-every", arg, 1, 1u << 20);
 		break;
 	case OPT_ALL:
 		a->sampler.sample_bytes = 1;
@@ -308,7 +296,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_OLDER:
 		a->leaks = 1;
 		a->older_ns = strspn(arg, "0123456789") == strlen(arg) && *arg
-				      ? take_number("--older", arg, 0, 86400000) * 1000000
+				      ? cmd_take_number("--older", arg, 0, 86400000) * 1000000
 				      : take_time("--older", arg);
 		break;
 	case OPT_INTERVAL:
@@ -317,13 +305,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			cmd_usage("--interval '%s': 100ms at least", arg);
 		break;
 	case OPT_COUNT:
-		a->count = take_number("--count", arg, 1, 1000000000);
+		a->count = cmd_take_number("--count", arg, 1, 1000000000);
 		break;
 	case OPT_ORDER:
 		take_order(a, arg);
 		break;
 	case OPT_TOP:
-		a->out.top = take_number("--top", arg, 0, 10000000);
+		a->out.top = cmd_take_number("--top", arg, 0, 10000000);
 		a->top_given = 1;
 		break;
 	case OPT_ASCENDING:
@@ -336,15 +324,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->out.skip_bytes = take_size("--skip-size", arg);
 		break;
 	case OPT_SKIP_COUNT:
-		a->out.skip_count = take_number("--skip-count", arg, 0, UINT64_MAX);
+		a->out.skip_count = cmd_take_number("--skip-count", arg, 0, UINT64_MAX);
 		break;
 	case OPT_REGEX:
 		take_regex(a, arg);
 		break;
 	case OPT_FORMAT:
-		a->json = strcmp(arg, "json") == 0;
-		if (!a->json && strcmp(arg, "text") != 0)
-			cmd_usage("unknown format '%s': text or json", arg);
+		a->json = cmd_take_json(arg);
 		a->format_given = 1;
 		break;
 	case OPT_JSONL:
@@ -366,7 +352,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->leaks = a->out.show_allocs = 1;
 		break;
 	case OPT_TID:
-		a->sampler.tid = (uint32_t)take_number("--tid", arg, 1, 4194304);
+		a->sampler.tid = (uint32_t)cmd_take_number("--tid", arg, 1, 4194304);
 		break;
 	case OPT_COMM:
 		a->sampler.comm = arg;
@@ -452,15 +438,11 @@ int cmd_sample(int argc, char **argv)
 	};
 	struct sample_args a = { .older_ns = OLDER_NS, .budget = BUDGET };
 	int rest, stopped = 0;
-	for (int i = 1; i < argc && !a.with_program; i++)
-		a.with_program = strcmp(argv[i], "--") == 0;
+	a.with_program = cmd_names_program(argc, argv);
 	if (cmd_parse(&argp, argc, argv, &rest, &a) < 0)
 		return CMD_USAGE;
-	if (a.with_program && rest >= argc) {
-		fprintf(stderr, "byteledger: no program given\n"
-				"hint: byteledger sample [OPTIONS] -- PROGRAM [ARGS...]\n");
-		return CMD_USAGE;
-	}
+	if (a.with_program && rest >= argc)
+		return cmd_lacks_program("--");
 	int status = a.with_program ? run_program(&a, argv + rest) : sample_run(&a, &stopped);
 	if (a.out.stack_regex)
 		regfree(&a.regex);

@@ -10,6 +10,7 @@
 #include "api/http.h"
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
+#include "cmd/regions.h"
 #include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "recorder/started.h"
@@ -78,52 +79,6 @@ static int serve(const struct serve *s, struct err *err)
 	return serving ? 0 : err->code;
 }
 
-/** serve_process() - a running process is watched: what `regions --serve` does, under this command's name. */
-static int serve_process(const struct serve *s, char *name)
-{
-	static char words[][18] = { "-p",       "-n",        "--container",
-				    "--cgroup", "--no-auth", "--token-file",
-				    "--host",   "--cors",    "--follow-children" };
-	char *argv[2 * (TARGETS_GIVEN_MAX + SERVING_HOSTS_MAX) + 20], pids[TARGETS_GIVEN_MAX][12];
-	char where[300] = "--serve";
-	const struct targets *t = &s->targets;
-	const struct http_opt *http = &s->serving.http;
-	int argc = 0;
-	argv[argc++] = name;
-	for (unsigned i = 0; i < t->pid_count; i++) {
-		snprintf(pids[i], sizeof(pids[i]), "%d", (int)t->pids[i]);
-		argv[argc++] = words[0];
-		argv[argc++] = pids[i];
-	}
-	const struct {
-		char *word;
-		const char *value;
-	} pairs[] = { { words[1], t->name },
-		      { words[2], t->container },
-		      { words[3], t->cgroup },
-		      { words[5], http->token_file },
-		      { words[7], http->cors } };
-	for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
-		if (!pairs[i].value)
-			continue;
-		argv[argc++] = pairs[i].word;
-		argv[argc++] = (char *)pairs[i].value;
-	}
-	for (size_t i = 0; i < s->serving.host_count; i++) {
-		argv[argc++] = words[6];
-		argv[argc++] = (char *)s->serving.hosts[i];
-	}
-	if (http->no_auth)
-		argv[argc++] = words[4];
-	if (t->follow_children)
-		argv[argc++] = words[8];
-	if (http->address)
-		snprintf(where, sizeof(where), "--serve=%s", http->address);
-	argv[argc++] = where;
-	argv[argc] = NULL;
-	return cmd_regions(argc, argv);
-}
-
 int cmd_serve(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
@@ -147,7 +102,7 @@ int cmd_serve(int argc, char **argv)
 	int status = CMD_USAGE;
 	if (s.files && cmd_parse(&argp, argc, argv, NULL, &s) == 0) {
 		if (targets_given(&s.targets))
-			status = serve_process(&s, argv[0]);
+			status = regions_serve(&s.targets, &s.serving);
 		else
 			status = serve(&s, &err) == 0 ? CMD_OK : cmd_fail(&err);
 	}

@@ -47,17 +47,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		t->waiting = say_waiting;
 		t->called = say_called;
 		return 0;
-	case 'p': {
-		char *end;
-		errno = 0;
-		long pid = strtol(arg, &end, 10);
-		if (end == arg || *end || errno || pid <= 0 || pid > 4194304)
-			cmd_usage("'%s' is not a process id", arg);
+	case 'p':
 		if (t->pid_count == TARGETS_GIVEN_MAX)
 			cmd_usage("at most %d process ids", TARGETS_GIVEN_MAX);
-		t->pids[t->pid_count++] = (pid_t)pid;
+		t->pids[t->pid_count++] = cmd_take_pid(arg);
 		break;
-	}
 	case 'n':
 		if (!*arg || strchr(arg, '/'))
 			cmd_usage("'%s' is not the base name of a program", arg);

@@ -14,17 +14,14 @@
 #include "api/memory_live.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/jsonw.h"
 #include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/explain.h"
 #include "out/regions.h"
-#include "proc/classes.h"
 #include "recorder/started.h"
+#include "watch/rules.h"
 
 #define GROWTH_ROWS 12
-#define SECONDS_MAX 86400.0
 
 enum {
 	OPT_WATCH = 768,
@@ -70,60 +67,16 @@ static uint64_t look_period_ns(const struct watch_args *a)
 	return a->seconds > 0 ? (uint64_t)(a->seconds * 1e9) : WATCH_PERIOD_NS;
 }
 
-/* A rule that never can be met would look like a process that does not grow. */
-static void refuse_hasty_rules(const struct watch_args *a)
-{
-	uint64_t period_ns = look_period_ns(a);
-	for (size_t i = 0; i < a->rule_count; i++) {
-		const struct alert_rule *rule = &a->rules[i];
-		struct err err = { 0 };
-		char period[TEXT_NUMBER_MAX], most[TEXT_NUMBER_MAX];
-		if (period_ns <= alert_longest_period_ns(rule))
-			continue;
-		err_set(&err, -EINVAL,
-			"the alert rule '%s' would never be met: a trend takes more looks than one "
-			"every %s",
-			rule->text, text_duration(period, period_ns));
-		err_hint(&err, "look every %s or more often (--watch), or give it a longer time",
-			 text_duration(most, alert_longest_period_ns(rule)));
-		cmd_refuse(&err);
-	}
-}
-
-/* A name that no memory ever has would look like memory that does not grow. */
-static void refuse_unknown_names(const struct watch_args *a)
-{
-	for (size_t i = 0; i < a->rule_count; i++) {
-		const char *name = a->rules[i].select, *nearest;
-		struct err err = { 0 };
-		if (!name[0] || classes_know(name, &nearest))
-			continue;
-		err_set(&err, -EINVAL,
-			"no memory is ever called '%s', as in the alert rule '%s'%s%s%s", name,
-			a->rules[i].text, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-			nearest ? "'?" : "");
-		err_hint(&err,
-			 "'byteledger regions --classes' lists the names; one that the program "
-			 "gives "
-			 "is written as 'named/%s'",
-			 name);
-		cmd_refuse(&err);
-	}
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct watch_args *a = state->input;
 	struct err err = { 0 };
-	char *end;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &a->serving;
 		return 0;
 	case OPT_WATCH:
-		a->seconds = strtod(arg, &end);
-		if (end == arg || *end || !(a->seconds >= 0.1 && a->seconds <= SECONDS_MAX))
-			cmd_usage("--watch '%s': seconds from 0.1 to %.0f", arg, SECONDS_MAX);
+		a->seconds = cmd_take_seconds("--watch", arg, 0.1);
 		return 0;
 	case OPT_DURATION:
 		a->duration_ns = cmd_take_duration(arg);
@@ -158,8 +111,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if ((serving_given(&a->serving) || a->hide_addresses) && !a->serving.wanted)
 			cmd_usage("--token-file, --no-auth, --host, --cors and --addresses "
 				  "belong to --serve");
-		refuse_hasty_rules(a);
-		refuse_unknown_names(a);
+		if (watch_rules_check(a->rules, a->rule_count, (uint64_t)(a->seconds * 1e9), &err) <
+		    0)
+			cmd_refuse(&err);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -202,31 +156,14 @@ static void on_warn(void *ctx, const struct err *err)
 		fprintf(stderr, "hint: %s\n", err->hint);
 }
 
-/* The breakdown of the moment in a file of its own; an existing one is never overwritten. */
+/* The breakdown of the moment in a file of its own. */
 static int snapshot(struct watched *w, struct err *err)
 {
-	char path[160], comm[32];
 	char *made = NULL;
 	struct shot *shot = watched_full(w, err);
-	if (!shot)
-		return err->code;
-	snprintf(comm, sizeof(comm), "%s", w->facts.comm);
-	for (char *c = comm; *c; c++)
-		*c = *c == '/' || (unsigned char)*c < 32 || *c == 127 ? '_' : *c;
-	snprintf(path, sizeof(path), "byteledger_%s_%d.json", comm, (int)w->pid);
-	FILE *to = outfile_create(path, &made, err);
-	int rc = to ? 0 : err->code;
-	if (to) {
-		struct out_regions_opt opt = { .all = 1 };
-		struct jsonw json;
-		jsonw_init(&json, to);
-		rc = out_regions_json(&json, NULL, shot->breakdown, &opt, 0, err);
-		jsonw_line(&json);
-		if (fclose(to) != 0 && rc == 0)
-			rc = err_set(err, -errno, "cannot write '%s'", made);
-		if (rc == 0)
-			cmd_say("snapshot written to '%s'", made);
-	}
+	int rc = shot ? out_regions_file(shot->breakdown, w->facts.comm, &made, err) : err->code;
+	if (rc == 0)
+		cmd_say("snapshot written to '%s'", made);
 	free(made);
 	shot_put(shot);
 	return rc;
@@ -298,18 +235,10 @@ static int on_signals(void *ctx)
 
 /* ---- watching ------------------------------------------------------------------------------------------------------- */
 
-static int explain_watched(void *ctx, enum view_by by, size_t limit, FILE *to, struct err *err)
-{
-	const struct watched *w = ctx;
-	if (w->exited)
-		return err_set(err, -ENOENT, "process %d has ended", (int)w->pid);
-	return explain_process_json(to, w->pid, by, limit, err);
-}
-
 static int serve(struct loop *l, struct err *err)
 {
-	int rc = memory_live_init(&l->live, watchers_set(l->watchers), l->args->hide_addresses,
-				  explain_watched, err);
+	int rc =
+		memory_live_init(&l->live, watchers_set(l->watchers), l->args->hide_addresses, err);
 	if (rc < 0)
 		return rc;
 	l->more = memory_live_more(&l->live);
@@ -398,35 +327,17 @@ int watch_run(struct watch_args *args, const struct target_list *list, int *stop
 int watch_history(const struct watch_args *args)
 {
 	struct history *history = NULL;
-	struct history_run *runs = NULL;
 	struct err err = { 0 };
-	size_t count = 0;
 	int rc = history_open(args->history, 0, &history, &err);
-	if (rc == 0 && (rc = history_runs(history, &runs, &count)) < 0)
-		err_set(&err, rc, "cannot read '%s'", args->history);
 	if (rc == 0 && history_damaged(history))
 		cmd_say("%llu bytes of '%s' are damaged and left out",
 			(unsigned long long)history_damaged(history), args->history);
 	if (rc == 0)
 		rc = result_for(args->result, args->history, getpid(), &err);
-	if (rc == 0 && !args->result->to) {
-		rc = 0; /* -q: whether it can be read */
-	} else if (rc == 0 && args->json) {
-		struct memory_facts facts = { .history = history };
-		struct memory_history_ask ask = { .to_ns = UINT64_MAX,
-						  .points = 1,
-						  .points_max = SIZE_MAX };
-		if (count) {
-			facts.pid = runs[count - 1].pid;
-			memcpy(facts.comm, runs[count - 1].comm, sizeof(facts.comm));
-		}
-		rc = memory_history_put(args->result->to, &facts, &ask);
-		if (rc < 0 || fflush(args->result->to) != 0)
-			rc = err_set(&err, rc < 0 ? rc : -EIO, "cannot write the history");
-	} else if (rc == 0) {
-		rc = watch_show_growth(args, history, 0, args->top ? args->top : GROWTH_ROWS, &err);
-	}
-	free(runs);
+	if (rc == 0 && args->result->to) /* with -q: whether it can be read */
+		rc = args->json ? memory_history_file(args->result->to, history, &err)
+				: watch_show_growth(args, history, 0,
+						    args->top ? args->top : GROWTH_ROWS, &err);
 	history_close(history);
 	if (rc == 0)
 		rc = result_end(args->result, &err);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/pages.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 
@@ -13,6 +15,26 @@ const char *pages_kind_name(unsigned kind)
 		[PAGES_HUGETLB] = "hugetlb", [PAGES_HELD] = "held",
 	};
 	return kind < PAGES_KINDS ? names[kind] : NULL;
+}
+
+#define KIND_WORDS "anon, shmem, file, swap, hugetlb, cache, kernel or held"
+
+int pages_kinds_parse(const char *text, uint32_t *kinds, struct err *err)
+{
+	*kinds = 0;
+	for (const char *at = text; *at;) {
+		size_t len = strcspn(at, ",");
+		unsigned kind = 0;
+		while (kind < PAGES_KINDS && (strlen(pages_kind_name(kind)) != len ||
+					      strncmp(pages_kind_name(kind), at, len) != 0))
+			kind++;
+		if (kind == PAGES_KINDS)
+			return err_set(err, -EINVAL, "unknown kind '%.*s': " KIND_WORDS, (int)len,
+				       at);
+		*kinds |= 1u << kind;
+		at += len + (at[len] == ',');
+	}
+	return *kinds ? 0 : err_set(err, -EINVAL, "--kind needs a word: " KIND_WORDS);
 }
 
 static const struct {

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/err.h"
 #include "model/event.h"
 
 /** What a page is to the process that it is counted for. The first three add up to RSS; the others stand beside it. */
@@ -29,6 +30,8 @@ enum pages_kind {
 };
 /** pages_kind_name() - "anon", "shmem" ...: the words of JSON and options; NULL beyond. */
 const char *pages_kind_name(unsigned kind);
+/** pages_kinds_parse() - "anon,shmem" as bits, 1 << kind. -EINVAL. */
+int pages_kinds_parse(const char *text, uint32_t *kinds, struct err *err);
 
 /** Why a resident page has no stack. */
 enum page_reason {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/toml.h"
 
@@ -350,4 +351,14 @@ void nodes_config_free(struct nodes_config *config)
 		return;
 	toml_free(config->root);
 	free(config);
+}
+
+const char *nodes_config_usual(void)
+{
+	static const char *const places[] = { "config.toml", "/etc/config.toml",
+					      "/home/appuser/config.toml" };
+	for (size_t i = 0; i < ARRAY_LEN(places); i++)
+		if (access(places[i], R_OK) == 0)
+			return places[i];
+	return NULL;
 }

@@ -48,6 +48,8 @@ struct nodes_config {
 /** Told of what is passed over, e.g. an unknown key; @text is one line. */
 typedef void (*nodes_config_warn)(void *ctx, const char *text);
 
+/** nodes_config_usual() - where it is where nobody says: the first of three places that has one that can be read; NULL. */
+const char *nodes_config_usual(void);
 /** nodes_config_load() - read and check @path; NULL with @err that names the line. Release with nodes_config_free(). */
 struct nodes_config *nodes_config_load(const char *path, nodes_config_warn warn, void *ctx,
 				       struct err *err);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "out/formats.h"
 
+#include <errno.h>
 #include <string.h>
+
+#include "base/cleanup.h"
 
 #define CALLS (OUT_WORD_COST | OUT_WORD_LIMIT | OUT_WORD_INVERTED)
 #define TABLE (OUT_WORD_BY | OUT_WORD_COST | OUT_WORD_LIMIT)
@@ -29,4 +32,14 @@ const struct out_format *out_format_find(const char *name)
 		if (strcmp(formats[i].name, name) == 0)
 			return &formats[i];
 	return NULL;
+}
+
+int out_format_follows(const struct out_format *format, unsigned words, struct err *err)
+{
+	static const char *const names[] = { "by", "cost", "limit", "inverted" };
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (words & ~format->words & 1u << i)
+			return err_set(err, -EINVAL, "--%s does not apply to %s", names[i],
+				       format->name);
+	return 0;
 }

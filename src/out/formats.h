@@ -25,5 +25,7 @@ struct out_format {
 extern const struct out_format out_format_replay;
 /** out_format_find() - NULL where there is no such format. */
 const struct out_format *out_format_find(const char *name);
+/** out_format_follows() - 0; -EINVAL where one of these words (enum out_word) is nothing that @format can follow. */
+int out_format_follows(const struct out_format *format, unsigned words, struct err *err);
 
 #endif

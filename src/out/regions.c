@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/outfile.h"
 #include "out/csv.h"
 #include "out/failed.h"
 #include "proc/beside.h"
@@ -426,4 +427,24 @@ int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_region
 	if (buf_failed(&line))
 		return err_set(err, -ENOMEM, "cannot write CSV");
 	return out_failed(to, "cannot write CSV", err);
+}
+
+int out_regions_file(const struct breakdown *b, const char *comm, char **made, struct err *err)
+{
+	char path[160], name[32];
+	struct out_regions_opt opt = { .all = 1 };
+	struct jsonw json;
+	snprintf(name, sizeof(name), "%s", comm);
+	for (char *c = name; *c; c++)
+		*c = *c == '/' || (unsigned char)*c < 32 || *c == 127 ? '_' : *c;
+	snprintf(path, sizeof(path), "byteledger_%s_%d.json", name, (int)b->pid);
+	FILE *to = outfile_create(path, made, err);
+	if (!to)
+		return err->code;
+	jsonw_init(&json, to);
+	int rc = out_regions_json(&json, NULL, b, &opt, 0, err);
+	jsonw_line(&json);
+	if (fclose(to) != 0 && rc == 0)
+		rc = err_set(err, -errno, "cannot write '%s'", *made);
+	return rc;
 }

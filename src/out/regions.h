@@ -27,6 +27,11 @@ struct out_regions_opt {
  */
 int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
 		     const struct out_regions_opt *opt, uint64_t age_ns, struct err *err);
+/**
+ * out_regions_file() - all of it as JSON in a file of its own here, byteledger_COMM_PID.json; what exists is kept: ".1", ".2" ... is
+ * appended. *@made: its name, malloc'd.
+ */
+int out_regions_file(const struct breakdown *b, const char *comm, char **made, struct err *err);
 /** out_ledger_json() - several processes as one: @title, processes, classes by PSS, the cgroup. */
 int out_ledger_json(struct jsonw *json, const struct ledger *ledger, const char *title,
 		    struct err *err);

@@ -48,23 +48,6 @@ void suppress_sum(const struct suppress *suppress, uint64_t *allocations, uint64
 /** suppress_applied() - were they taken out of what suppress_run() was given? */
 int suppress_applied(const struct suppress *suppress);
 
-#define SUPPRESS_FILES_MAX 32
-
-/** struct suppress_files - what was asked for; zero-initialised: the built-in rules. */
-struct suppress_files {
-	const char *files[SUPPRESS_FILES_MAX]; /* lent */
-	size_t count;
-	int off; /* not the built-in ones */
-};
-/** suppress_files_check() - can the files be read, and understood? Before anything is started. */
-int suppress_files_check(const struct suppress_files *given, struct err *err);
-/**
- * suppress_files_run() - suppress_run() over @prof with what was asked for; release with suppress_freep(). What is given in files is
- * always taken out of @prof's leaks, the built-in rules only with @built_in_too: a machine gets them told apart. NULL with @err.
- */
-struct suppress *suppress_files_run(const struct suppress_files *given, struct prof *prof,
-				    int built_in_too, struct err *err);
-
 /** suppress_matches() - does @name fit @pattern? For tests. */
 int suppress_matches(const char *pattern, const char *name);
 

@@ -40,6 +40,11 @@ void cmd_refuse(const struct err *err)
 	longjmp(refused, 2);
 }
 
+const char *cmd_parsed_name(void)
+{
+	return "test";
+}
+
 void cmd_say(const char *format, ...)
 {
 	(void)format;
@@ -167,6 +172,55 @@ static void more_ids_than_there_is_room_for_are_refused(void **state)
 	assert_non_null(strstr(said, "at most"));
 }
 
+/* What a value becomes, or UINT64_MAX where it was refused by its name. */
+static uint64_t number(const char *text, uint64_t least, uint64_t most)
+{
+	said[0] = '\0';
+	return setjmp(refused) ? UINT64_MAX : cmd_take_number("--top", text, least, most);
+}
+
+static uint64_t milliseconds(const char *text)
+{
+	said[0] = '\0';
+	return setjmp(refused) ? UINT64_MAX
+			       : (uint64_t)(cmd_take_seconds("--watch", text, 0.05) * 1e3);
+}
+
+static void numbers_are_taken_within_their_bounds_and_whole(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {
+		"", "x", "-1", "5x", "0x5", "11", "99999999999999999999"
+	};
+	assert_int_equal(number("0", 0, 10), 0);
+	assert_int_equal(number("10", 0, 10), 10);
+	assert_int_equal(number("0", 1, 10), UINT64_MAX);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		if (number(bad[i], 0, 10) != UINT64_MAX)
+			fail_msg("'%s' was taken", bad[i]);
+		assert_non_null(strstr(said, "--top"));
+	}
+	assert_int_equal(milliseconds("0.5"), 500);
+	assert_int_equal(milliseconds("86400"), 86400000);
+	assert_int_equal(milliseconds("0.01"), UINT64_MAX);
+	assert_int_equal(milliseconds("86401"), UINT64_MAX);
+	assert_int_equal(milliseconds("nan"), UINT64_MAX);
+	assert_non_null(strstr(said, "seconds from 0.05 to 86400"));
+}
+
+static void words_and_programs_are_found(void **state)
+{
+	(void)state;
+	static const char *const words[] = { "rss", "pss" };
+	char *with[] = { (char *)"run", (char *)"-q", (char *)"--", (char *)"ls" };
+	assert_int_equal(cmd_find_word("pss", words, 2), 1);
+	assert_int_equal(cmd_find_word("ps", words, 2), -1);
+	assert_int_equal(cmd_take_json("text"), 0);
+	assert_int_equal(cmd_take_json("json"), 1);
+	assert_int_equal(cmd_names_program(4, with), 1);
+	assert_int_equal(cmd_names_program(2, with), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +229,8 @@ int main(void)
 		cmocka_unit_test(words_that_make_no_sense_are_refused_and_named),
 		cmocka_unit_test(processes_are_named_by_id_name_container_and_cgroup),
 		cmocka_unit_test(more_ids_than_there_is_room_for_are_refused),
+		cmocka_unit_test(numbers_are_taken_within_their_bounds_and_whole),
+		cmocka_unit_test(words_and_programs_are_found),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

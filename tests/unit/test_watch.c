@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "watch/last.h"
 #include "watch/reading.h"
+#include "watch/rules.h"
 #include "watch/table.h"
 #include "watch/watchers.h"
 
@@ -441,10 +442,33 @@ static void tables_come_again_until_somebody_has_seen_enough(void **state)
 	assert_true(seen.rss_bytes > MIB / 2);
 }
 
+static int checked(const char *text, uint64_t period_ns, struct err *err)
+{
+	struct alert_rule rule;
+	err_init(err);
+	assert_int_equal(alert_parse(text, &rule, err), 0);
+	return watch_rules_check(&rule, 1, period_ns, err);
+}
+
+static void rules_that_never_can_be_met_are_refused_before_the_watch(void **state)
+{
+	(void)state;
+	struct err err;
+	assert_int_equal(checked("rss>2G", 7200000000000u, &err), 0);
+	assert_int_equal(checked("rate>1M/min for 5m", 0, &err), 0);
+	assert_int_equal(checked("rate>1M/min for 5m", 3600000000000u, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "would never be met"));
+	assert_int_equal(checked("rss:allocator>1G", 0, &err), 0);
+	assert_int_equal(checked("rss:allocato>1G", 0, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "did you mean 'allocator'"));
+	assert_non_null(strstr(err.hint, "named/allocato"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_reading_adds_up_quick_or_not),
+		cmocka_unit_test(rules_that_never_can_be_met_are_refused_before_the_watch),
 		cmocka_unit_test(tables_come_again_until_somebody_has_seen_enough),
 		cmocka_unit_test(a_process_is_looked_at_until_it_ends_and_its_growth_is_kept),
 		cmocka_unit_test(a_rule_is_met_once_and_the_ears_may_stop_it),

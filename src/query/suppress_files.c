@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suppress_files.c - rules as somebody gave them: files, the recording's own, and those built in. */
+#include "query/suppress_files.h"
+
 #include <errno.h>
 #include <stdio.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "view/suppress.h"
 
 #define FILE_MAX (4u << 20)
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hint.c - what to do about an error of which nobody who knew more has said it. */
 #include <errno.h>
+#include <stddef.h>
 
-#include "cmd/cmd.h"
-#include "cmd/memory.h"
+#include "base/err.h"
 
-const char *cmd_hint(int code)
+const char *err_usual_hint(int code)
 {
 	switch (-code) {
 	case ENOENT:
@@ -33,9 +32,7 @@ const char *cmd_hint(int code)
 	case ENAMETOOLONG:
 		return "a shorter name";
 	case ENOMEM:
-		return memory_hint() ? memory_hint()
-				     : "'ulimit -v' and the limit of the cgroup say how much "
-				       "memory there may be";
+		return "'ulimit -v' and the limit of the cgroup say how much memory there may be";
 	case EMFILE:
 	case ENFILE:
 		return "'ulimit -n' is the limit on open files";
