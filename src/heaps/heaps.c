@@ -235,8 +235,8 @@ double heaps_present(const struct breakdown *b, const uint8_t *claims)
 
 /* A JVM's parts are known exactly, and malloc's large blocks by two words each: what is the JVM's must be known before. */
 static int (*const readers[])(struct breakdown *, const struct memory *, struct err *) = {
-	heaps_hotspot,  heaps_glibc, heaps_cpython, heaps_jemalloc, heaps_mimalloc,
-	heaps_tcmalloc, heaps_go,    heaps_sbcl,    heaps_dotnet,   heaps_proofs
+	heaps_hotspot,  heaps_partition, heaps_glibc, heaps_cpython, heaps_jemalloc, heaps_mimalloc,
+	heaps_tcmalloc, heaps_go,        heaps_sbcl,  heaps_dotnet,  heaps_proofs
 };
 
 /* What a reader put into the units is of the allocator that it told first; of one that was refused it goes. */

@@ -71,6 +71,78 @@ static int is_v8_12(const struct breakdown *b, const struct memory *memory, uint
 	       breakdown_find(b, at + *bytes - 1) < b->region_count;
 }
 
+/*
+ * V8 13 (Node 24): flags, and where the page's description is. That holds where the page begins, its size, and further on its heap and where
+ * objects begin.
+ */
+static int is_v8_13(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		    const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	uint64_t about[12];
+	if (w[0] >> 40 || w[1] == at || w[1] & 7 || !scan_heap_at(b, w[1], 8) ||
+	    memory_read(memory, w[1], about, sizeof(about)) < 0 || about[1] != at)
+		return 0;
+	*bytes = (about[2] + 4095) & ~4095ull;
+	*key = about[8];
+	return about[2] >= 65536 && about[2] < 1ull << 40 && scan_heap_at(b, about[8], 8) &&
+	       about[9] > at && about[9] - at <= 65536 &&
+	       breakdown_find(b, at + *bytes - 1) < b->region_count;
+}
+
+/* Blink's and V8's garbage collector of C++ objects, and V8 in its sandbox, come with chromium's own allocator. */
+static int has_partitions(const struct breakdown *b, const struct memory *memory)
+{
+	(void)memory;
+	for (size_t i = 0; i < b->allocator_count; i++)
+		if (strcmp(b->allocators[i].allocator, "PartitionAlloc") == 0)
+			return 1;
+	return 0;
+}
+
+#define V8_PAGE (256u << 10)
+
+/*
+ * V8 in its sandbox: flags, and which entry of a table outside of it describes the page. That number is the page's place in a cage of 4 GiB: as
+ * each page has its own, several that have the right one are proof.
+ */
+static int is_v8_sandboxed(const struct breakdown *b, const struct memory *memory, uint64_t at,
+			   const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	(void)memory;
+	*bytes = V8_PAGE;
+	*key = at >> 32;
+	return !(w[0] >> 40) && w[1] && w[1] == (at & 0xffffffff) / V8_PAGE && w[2] &&
+	       breakdown_find(b, at + V8_PAGE - 1) < b->region_count;
+}
+
+#define OILPAN_PAGE (128u << 10)
+
+/*
+ * A page of Oilpan: its heap, its space, and whether one object has it whole, whose size is further on then. The space holds a list
+ * of its pages, whose first one says the same of itself.
+ */
+static int is_oilpan(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		     const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	uint64_t space[5], first, back[2], size;
+	if (w[2] & 0xfffffffe || !scan_heap_at(b, w[0], 8) || !scan_heap_at(b, w[1], 8) ||
+	    memory_read(memory, w[1], space, sizeof(space)) < 0 || space[2] >= space[3] ||
+	    space[3] > space[4] || (space[2] | space[3] | space[4]) & 7 ||
+	    !scan_heap_at(b, space[2], 8) || memory_read(memory, space[2], &first, 8) < 0 ||
+	    first & (OILPAN_PAGE - 1) || !scan_heap_at(b, first, OILPAN_PAGE) ||
+	    memory_read(memory, first, back, sizeof(back)) < 0 || back[0] != w[0] ||
+	    back[1] != w[1])
+		return 0;
+	*bytes = OILPAN_PAGE;
+	*key = w[0];
+	if (!(w[2] & 1))
+		return 1;
+	if (memory_read(memory, at + 56, &size, 8) < 0 || !size || size >> 40)
+		return 0;
+	*bytes = (size + 256 + 4095) & ~4095ull;
+	return breakdown_find(b, at + *bytes - 1) < b->region_count;
+}
+
 /* Private writable memory that no file backs: what follows a library's bss may be anybody's, too. */
 static int is_memory(const struct breakdown *b, uint64_t addr)
 {
@@ -288,6 +360,9 @@ static int name_ocaml_minor(struct breakdown *b, const struct memory *memory, ui
 static const struct proof proofs[] = {
 	{ "V8 heap", "V8 code", "V8", 256u << 10, 2, is_v8, may_run_v8 },
 	{ "V8 heap", "V8 code", "V8", 256u << 10, 2, is_v8_12, may_run_v8 },
+	{ "V8 heap", "V8 code", "V8", 256u << 10, 2, is_v8_13, may_run_v8 },
+	{ "V8 heap", NULL, "V8", V8_PAGE, 4, is_v8_sandboxed, has_partitions },
+	{ "Oilpan heap", NULL, "Oilpan", OILPAN_PAGE, 2, is_oilpan, has_partitions },
 	{ "PHP heap", NULL, "PHP", 2u << 20, 1, is_php, NULL },
 	{ "Ruby heap", NULL, "Ruby", 64u << 10, 4, is_ruby, runs_ruby },
 	{ "BEAM carriers", NULL, "BEAM", 4096, 1, is_beam, runs_beam },

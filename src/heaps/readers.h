@@ -51,6 +51,7 @@ int heaps_hotspot(struct breakdown *breakdown, const struct memory *memory, stru
 int heaps_dotnet(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_sbcl(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_jemalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_partition(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_mimalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 /** mimalloc3_read() - version 3 of it: 1 there is a row of it now, 0 it is not there, -ENOMEM. */
 int mimalloc3_read(struct breakdown *breakdown, const struct memory *memory);

@@ -26,6 +26,7 @@ static const struct {
 	{ "jemalloc", "jemalloc gives back after a time", "jemalloc" },
 	{ "tcmalloc", "ReleaseFreeMemory() would return", "tcmalloc" },
 	{ "mimalloc", "mi_collect(true) would return", "mimalloc" },
+	{ "PartitionAlloc", "PartitionAlloc gives back after a time", "PartitionAlloc" },
 	{ "Go heap", "the Go runtime keeps idle", "the Go runtime" },
 	{ "CPython objects", "Python keeps for objects to come", "Python" },
 };

@@ -14,7 +14,7 @@ from test_regions import run, wait_for
 MIB = 1 << 20
 # what is only told where the program has it
 CLAIMS = {"jemalloc", "tcmalloc", "mimalloc", "Go heap", "CPython objects", "HotSpot heap", "V8 heap", "V8 code", "PHP heap", "Ruby heap",
-          "musl malloc", "PartitionAlloc", "BEAM carriers", "OCaml heap", "OCaml minor heap",
+          "musl malloc", "PartitionAlloc", "PartitionAlloc metadata", "Oilpan heap", "BEAM carriers", "OCaml heap", "OCaml minor heap",
           "SBCL heap", "SBCL code and symbols"}
 
 
@@ -197,6 +197,7 @@ def test_nothing_in_a_zoo_has_a_name_without_proof(byteledger, tmp_path):
         child = subprocess.Popen(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
                                   f"--user-data-dir={tmp_path}/cr", "data:text/html,<script>x=[];for(i=0;i<1e5;i++)x.push({a:i})</script>"],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        renderers = set()
         try:
             mine = lambda: [p for p in os.listdir("/proc") if p.isdigit() and str(tmp_path).encode() in (read(p) or b"")]
             wait_for(lambda: len(mine()) >= 4, "its processes")
@@ -207,8 +208,16 @@ def test_nothing_in_a_zoo_has_a_name_without_proof(byteledger, tmp_path):
                     continue
                 seen = json.loads(done.stdout)
                 told = {a["allocator"] for a in seen["allocators"] if a["live_bytes"] is not None}
-                assert (by_label(seen).keys() | told) & CLAIMS <= {"V8 heap", "V8 code"}, (pid, told, by_label(seen).keys() & CLAIMS)
+                named = (by_label(seen).keys() | told) & CLAIMS
+                assert named <= {"V8 heap", "V8 code", "PartitionAlloc", "PartitionAlloc metadata", "Oilpan heap"}, (pid, named)
+                assert "PartitionAlloc" in told, (pid, told)
+                # what nobody's books know is little: thread stacks apart
+                sums = by_label(seen)
+                assert sums.get("read-write", 0) < max(4 * MIB, seen["rss_bytes"] // 50), (pid, sums)
+                if b"--type=renderer" in read(pid):
+                    renderers |= named
                 seen_programs.append("chromium")
+            assert {"V8 heap", "Oilpan heap"} <= renderers, renderers
         finally:
             os.killpg(child.pid, 9)
             child.wait()

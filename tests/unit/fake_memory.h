@@ -14,7 +14,7 @@
 #include "proc/breakdown.h"
 #include "proc/memory.h"
 
-#define FAKE_PARTS 8
+#define FAKE_PARTS 16
 #define FAKE_PAGE 4096u
 #define FAKE_LOG 65536u
 
