@@ -136,9 +136,20 @@ struct mm_struct {
 	unsigned long exec_vm; /* pages mapped executable */
 } KERNEL_TYPE;
 
+/* What the kernel keeps of returns that somebody probes: on the stack its own page stands instead. */
+struct return_instance {
+	unsigned long stack, orig_ret_vaddr;
+	struct return_instance *next;
+} KERNEL_TYPE;
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid, tgid;
 	struct mm_struct *mm;
+	struct uprobe_task *utask;
 	char comm[16];
 	struct task_struct *group_leader;
 	struct signal_struct *signal;

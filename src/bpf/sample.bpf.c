@@ -563,6 +563,11 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 		chance = 0;
 	outer = bpf_map_lookup_elem(&sample_pending, &tid);
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp);
+	if (!(caller &
+	      0xfff)) { /* somebody else's return probe; told by the place where it really returns to */
+		uint64_t real = walk_real_return(regs->sp);
+		caller = real ? real : caller;
+	}
 	if (outer) {
 		/*
 		 * What is called by the outer one, or jumped to from it, stands above its return address, which is the kernel's as long

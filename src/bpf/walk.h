@@ -11,6 +11,7 @@
 
 #include "bpf/kernel.h"
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 #include "wire/heap.h"
@@ -20,6 +21,7 @@
 #define WALK_PAGE 4096u
 #define WALK_PUSHED_BYTES 48u /* six registers */
 #define WALK_ELSEWHERE_MAX 8  /* garbage could lead in circles */
+#define WALK_RETURNS_MAX 64   /* the kernel's MAX_URETPROBE_DEPTH */
 
 /** What one walk needs; the value of a per-CPU map. */
 struct walk {
@@ -383,6 +385,29 @@ WALK_APART int walk_elsewhere(struct walk *w)
 	return UNWIND_GO_ON;
 }
 
+/*
+ * Whoever probes the return of a function, be it another tool, makes it return to a page of the kernel's. Of a call that was handed on by
+ * a jump, or that is not the innermost, that page is what stands on the stack; where it really returns to is in the kernel's list, by the
+ * place on the stack. Return 0 where nobody does that.
+ */
+WALK_APART uint64_t walk_real_return(uint64_t slot)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct return_instance *ri = 0;
+
+	if (!bpf_core_field_exists(task->utask))
+		return 0;
+	struct uprobe_task *utask = BPF_CORE_READ(task, utask);
+	if (utask)
+		ri = BPF_CORE_READ(utask, return_instances);
+	for (int i = 0; ri && i < WALK_RETURNS_MAX; i++) {
+		if (BPF_CORE_READ(ri, stack) == slot)
+			return BPF_CORE_READ(ri, orig_ret_vaddr);
+		ri = BPF_CORE_READ(ri, next);
+	}
+	return 0;
+}
+
 /* One frame with a recipe other than the common one. */
 WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 {
@@ -392,6 +417,14 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 	if (!w)
 		return 1;
 	struct unwind_frame f = { w->ip, w->sp, w->bp, w->bx };
+	if (w->frames && !(f.ip & (WALK_PAGE - 1)) &&
+	    (kind == WALK_NOT_CODE || kind == WALK_CODE)) {
+		uint64_t real = walk_real_return(f.sp - 8);
+		if (real) {
+			w->ip = real;
+			return 0;
+		}
+	}
 	/* what a runtime makes may be new, or writable and not executable for a moment: a guess has led there */
 	if (kind == WALK_NOT_CODE && w->guessed && walk_is_behind_call(f.ip))
 		kind = WALK_CODE;
@@ -410,7 +443,8 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 			return 0;
 		/* a guess has to lead to code */
 		if (stop == UNWIND_GO_ON && f.ip && !walk_is_place(w, f.ip - 1) &&
-		    !walk_is_behind_call(f.ip))
+		    !walk_is_behind_call(f.ip) &&
+		    ((f.ip & (WALK_PAGE - 1)) || !walk_real_return(f.sp - 8)))
 			stop = WIRE_STOP_GAP;
 		if (stop == UNWIND_GO_ON)
 			w->guessed++;

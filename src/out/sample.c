@@ -59,6 +59,25 @@ void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *s
 	sums->live_error_bytes = sqrt(live);
 }
 
+void sample_partial(const struct samples *s, uint32_t pid, struct sample_partial *p)
+{
+	memset(p, 0, sizeof(*p));
+	for (size_t i = 0; i < s->row_count; i++) {
+		const struct sample_row *row = &s->rows[i];
+		if (row->hidden || (pid && row->pid != pid))
+			continue;
+		if (row->stop) {
+			p->by_reason[row->stop & (STACK_STOP_MAX - 1)] += row->now.taken;
+			p->events += row->now.taken;
+		}
+		/* the innermost frame is the allocator's own */
+		if (row->frame_count < 2) {
+			p->no_caller += row->now.taken;
+			p->no_caller_by[row->stop & (STACK_STOP_MAX - 1)] += row->now.taken;
+		}
+	}
+}
+
 static double key_of(const struct sample_row *row, enum out_sample_order order)
 {
 	switch (order) {
@@ -284,6 +303,21 @@ static void put_losses(struct jsonw *json, const struct samples *s)
 	jsonw_object_end(json);
 }
 
+static void put_partial(struct jsonw *json, const struct samples *s, uint32_t pid)
+{
+	struct sample_partial p;
+	sample_partial(s, pid, &p);
+	jsonw_object(json, "partial_stacks");
+	jsonw_u64(json, "events", p.events);
+	jsonw_u64(json, "no_caller", p.no_caller);
+	jsonw_object(json, "by_reason");
+	for (unsigned i = 0; i < STACK_STOP_MAX; i++)
+		if (p.by_reason[i] && stack_stop_name(i))
+			jsonw_u64(json, stack_stop_name(i), p.by_reason[i]);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+}
+
 static void put_cost(struct jsonw *json, const struct samples *s)
 {
 	jsonw_object(json, "cost");
@@ -365,6 +399,7 @@ int out_sample_json(FILE *to, struct samples *s, const struct prof *prof,
 		jsonw_array_end(&json);
 		put_cost(&json, s);
 		put_losses(&json, s);
+		put_partial(&json, s, p->pid);
 		jsonw_object_end(&json);
 		free(pick.rows);
 	}

@@ -44,6 +44,13 @@ struct sample_pick {
 int sample_pick(const struct samples *samples, const struct prof *prof, uint32_t pid,
 		const struct out_sample_opt *opt, struct sample_pick *pick, struct err *err);
 
+/** struct sample_partial - samples whose stack ends early, by enum stack_stop; and those of which not even the caller is known. */
+struct sample_partial {
+	uint64_t by_reason[STACK_STOP_MAX], events;
+	uint64_t no_caller, no_caller_by[STACK_STOP_MAX];
+};
+/** sample_partial() - over all rows that are not inside of others. @pid 0: of all. */
+void sample_partial(const struct samples *samples, uint32_t pid, struct sample_partial *partial);
 /** sample_sums() - over all rows that are not inside of others. @pid 0: of all. */
 void sample_sums(const struct samples *samples, uint32_t pid, struct sample_figures *sums);
 

@@ -282,6 +282,25 @@ static void put_wrapped(struct buf *to, const char *text)
 	buf_putc(to, '\n');
 }
 
+/* Of what is shown without a stack it is said how much that is, and why. */
+static void put_partial(struct buf *to, const struct samples *s)
+{
+	struct sample_partial p;
+	char count[TEXT_NUMBER_MAX];
+	const char *before = ": ";
+	sample_partial(s, 0, &p);
+	if (!p.no_caller)
+		return;
+	buf_printf(to, "callers unknown: %s samples", text_count(count, p.no_caller));
+	for (unsigned i = 0; i < STACK_STOP_MAX; i++) {
+		if (!p.no_caller_by[i] || !stack_stop_name(i))
+			continue;
+		buf_printf(to, "%s%s", before, stack_stop_name(i));
+		before = ", ";
+	}
+	buf_putc(to, '\n');
+}
+
 static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 {
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
@@ -293,6 +312,7 @@ static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 		if (s->lost[i].count)
 			buf_printf(to, "lost: %" PRIu64 " samples, %s\n", s->lost[i].count,
 				   s->lost[i].reason);
+	put_partial(to, s);
 	sample_sums(s, 0, &sums);
 	buf_printf(to, "%s in %s allocations", text_bytes(a, sample_whole(sums.bytes)),
 		   text_count(b, sample_whole(sums.count)));

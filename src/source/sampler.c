@@ -237,6 +237,9 @@ static int open_rest(struct sampler *s, struct err *err)
 					     k->maps.walk_processes, k->maps.walk_rules };
 	int rc = bpftables_open(s->tables, &maps, err);
 	s->events = rc < 0 ? NULL : bpfstack_events_new();
+	/* what was mapped since the processes were looked at was announced to nobody */
+	bpftables_mark(s->tables, 0);
+	bpftables_update(s->tables, s->events != NULL, NULL, NULL);
 	return rc < 0 ? rc : sampler_set_bytes(s, s->opt.sample_bytes, err);
 }
 
