@@ -181,6 +181,15 @@ struct sample_process *samples_add_process(struct samples *s, uint32_t pid, cons
 	return &s->processes[s->process_count++];
 }
 
+int samples_rename_process(struct samples *s, uint32_t pid, const char *exe)
+{
+	struct sample_process *p = samples_process(s, pid);
+	const char *name = p && strcmp(p->exe, exe) ? intern_str(&s->names, exe) : NULL;
+	if (name)
+		p->exe = name;
+	return name != NULL;
+}
+
 struct sample_function *samples_add_function(struct samples *s, const struct sample_function *from)
 {
 	for (size_t i = 0; i < s->function_count; i++) {

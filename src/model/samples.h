@@ -176,6 +176,8 @@ uint32_t samples_module(struct samples *samples, const char *path, const uint8_t
 			uint8_t build_id_len);
 struct sample_process *samples_process(struct samples *samples, uint32_t pid);
 struct sample_process *samples_add_process(struct samples *samples, uint32_t pid, const char *exe);
+/** samples_rename_process() - it runs another program now, by exec. Return: 1 where that is another one than before. */
+int samples_rename_process(struct samples *samples, uint32_t pid, const char *exe);
 /** samples_add_function() - strings are copied; equal ones of a process once. */
 struct sample_function *samples_add_function(struct samples *samples,
 					     const struct sample_function *function);

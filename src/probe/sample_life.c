@@ -189,6 +189,9 @@ static int attach(struct sample_life *l, struct sample_target *t, struct err *er
 	int rc = sampler_find_more(t->pid, &l->opt.want, &t->files, &functions, err);
 	if (rc < 0)
 		return rc;
+	char exe[4096];
+	if (!is_first && proc_exe((pid_t)t->pid, exe, sizeof(exe)) >= 0)
+		samples_rename_process(l->samples, t->pid, exe);
 	if (functions.count)
 		rc = attach_found(l, t->pid, &functions, is_first, err);
 	sampler_functions_fini(&functions);

@@ -355,6 +355,7 @@ def test_what_comes_in_step_is_neither_missed_nor_doubled(byteledger, prog, opti
 
 
 @pytest.mark.large
+@pytest.mark.timeout(3600)  # 2 * 10^8 traps of a microsecond or two; on a busy machine, ten times that
 def test_a_hundred_million_short_blocks_leave_nothing(byteledger, prog):
     with running(prog("growth"), "0", "0", "100000", env={"GROWTH_STORMS": "100000000"}) as p, \
             sampling(byteledger, "-p", p.pid, "--leaks", "--sample-bytes", "16K", "--format", "json") as s:

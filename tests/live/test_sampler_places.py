@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteledger sample` where the allocator is another libc's, or its files lie in a file system that only the process sees."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from conftest import ROOT
+from test_sampler import by_way, end, go, pytestmark, running, sample_asked, sampling, truth_of  # noqa: F401
+
+
+def held_against(truth, got):
+    found, figures = by_way(got), 3 if "live_bytes" in got else 2
+    assert {way: tuple(found.get(way, [0])[:figures]) for way in truth} == {way: t[:figures] for way, t in truth.items()}
+    assert "-" not in found and got["lost"]["events"] == got["partial_stacks"]["no_caller"] == 0, (got["lost"], got["partial_stacks"])
+
+
+@pytest.mark.skipif(not shutil.which("musl-gcc"), reason="musl-gcc is not installed (musl-tools)")
+@pytest.mark.parametrize("link", [[], ["-static"]], ids=["dynamic", "static"])
+def test_musls_functions_are_counted_as_all_others(byteledger, tmp_path, link):
+    asked = str(tmp_path / "asked")
+    subprocess.run(["musl-gcc", "-O2", "-g", "-fno-builtin", *link, f"{ROOT}/tests/prog/asked.c", "-o", asked], check=True)
+    truth, got = sample_asked(byteledger, asked, 200, "--all", *([] if link else ["--leaks"]))
+    assert {f["module"] for f in got["functions"]} == ({"asked"} if link else {"ld-musl-x86_64.so.1", "libc.so"} & {f["module"] for f in got["functions"]})
+    held_against(truth, got)
+
+
+def libraries_of(program):
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"(/\S+) \(0x", said)
+
+
+OVERLAY = """
+set -e
+mount -t tmpfs none "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
+exec chroot "$1/root" /asked "$3" "$4"
+"""
+
+
+@pytest.mark.parametrize("options", [("--all",), ("--all", "--leaks")], ids=["calls", "leaks"])
+def test_files_of_an_overlay_that_only_the_process_sees_are_probed(byteledger, prog, tmp_path, options):
+    lower, here = tmp_path / "lower", tmp_path / "here"
+    here.mkdir()
+    for path in [prog("asked"), *libraries_of(prog("asked"))]:
+        to = lower / ("asked" if path == prog("asked") else path[1:])
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, to)
+    script = tmp_path / "asked-below"
+    script.write_text(f"#!/bin/sh\nexec unshare -m sh -c '{OVERLAY}' sh {here} {lower} \"$@\"\n")
+    script.chmod(0o755)
+    with running(str(script), "200", "1") as p:
+        until = time.monotonic() + 30
+        while "/libc.so.6" not in pathlib.Path(f"/proc/{p.pid}/maps").read_text() or not os.readlink(f"/proc/{p.pid}/exe").endswith("/asked"):
+            assert p.poll() is None and time.monotonic() < until
+            time.sleep(0.01)
+        with sampling(byteledger, "-p", p.pid, "--format", "json", "--budget", "0", *options) as s:
+            go(p)
+            truth = truth_of(p)
+            held_against(truth, json.loads(end(s))["processes"][0])
+
+
+def test_a_program_that_execs_is_named_by_what_it_has_become(byteledger, prog):
+    script = f'read line; exec {prog("asked")} 100'
+    with running("/bin/sh", "-c", script) as p, sampling(byteledger, "-p", p.pid, "--all", "--format", "json", "--jsonl", "--interval", "100ms") as s:
+        go(p)
+        until = time.monotonic() + 30
+        while os.path.basename(json.loads(s.stdout.readline())["processes"][0]["exe"]) != "asked":
+            assert time.monotonic() < until, "it has another name"
+        go(p)
+        truth = truth_of(p)
+        rows = json.loads(end(s).splitlines()[-1])["processes"][0]
+    assert {way: by_way(rows)[way][0] for way in truth} == {way: t[0] for way, t in truth.items()}
