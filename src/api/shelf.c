@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/spare.h"
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
@@ -35,7 +36,7 @@ static void reading_free(struct own_reading *r)
 	if (r->reading.product.free)
 		r->reading.product.free(r->reading.product.data);
 	free(r->reading.threads);
-	free(r->reading.costs);
+	spare_free(r->reading.costs);
 	free(r->key);
 	free(r);
 }

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/spare.h"
 #include "query/instant.h"
 
 /* ---- a replay ------------------------------------------------------------------------------------------------------ */
@@ -189,7 +190,7 @@ static int same_place(const struct prof *a, const struct prof *b, uint32_t row)
 static int keep(struct own_reading *r, const struct prof *prof, struct err *err)
 {
 	const struct book *book = r->reading.book;
-	r->reading.costs = calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
+	r->reading.costs = spare_calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
 	if (!r->reading.costs || copy_threads(r, prof) < 0)
 		return err_set(err, -ENOMEM, "cannot keep a reading");
 	uint32_t account = 0;
@@ -499,7 +500,7 @@ static int read_moment(struct job *job, const struct own_reading *whole,
 	int rc = get_moments(job, whole, source, &moments, err);
 	if (rc < 0)
 		return rc;
-	r->reading.costs = calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
+	r->reading.costs = spare_calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
 	rc = r->reading.costs ? 0 : err_set(err, -ENOMEM, "cannot keep a reading");
 	r->reading.totals = whole->reading.totals;
 	if (rc == 0)
@@ -509,7 +510,7 @@ static int read_moment(struct job *job, const struct own_reading *whole,
 		r->reading.knows_peak_blocks = 1;
 		r->bytes = sizeof(*r) + (size_t)book->count * sizeof(*r->reading.costs);
 	} else {
-		free(r->reading.costs);
+		spare_free(r->reading.costs);
 		r->reading.costs = NULL;
 	}
 	pthread_mutex_lock(&job->shelf->lock);

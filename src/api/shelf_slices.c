@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/intern.h"
+#include "base/spare.h"
 #include "query/slices.h"
 
 #define WORTH_EVENTS \
@@ -240,8 +241,8 @@ static int take_times(const struct query *query, const struct book *book, struct
 static uint32_t *by_stack(const struct book *book, const struct prof *numbered, uint32_t *count)
 {
 	uint32_t rows = prof_stack_count(book->names), numbers = *count;
-	uint32_t *accounts = calloc((size_t)rows + 1, sizeof(*accounts));
-	uint32_t *of = calloc((size_t)numbers + 1, sizeof(*of));
+	uint32_t *accounts = spare_calloc((size_t)rows + 1, sizeof(*accounts));
+	uint32_t *of = spare_calloc((size_t)numbers + 1, sizeof(*of));
 	for (uint32_t i = 0; accounts && i < book->count; i++)
 		accounts[book->stacks[i]] = i + 1;
 	for (uint32_t i = 0; accounts && of && i < numbers; i++) {
@@ -249,10 +250,10 @@ static uint32_t *by_stack(const struct book *book, const struct prof *numbered, 
 		of[i] = row < rows ? accounts[row] : 0;
 	}
 	if (!accounts || !of) {
-		free(of);
+		spare_free(of);
 		of = NULL;
 	}
-	free(accounts);
+	spare_free(accounts);
 	return of;
 }
 
@@ -283,7 +284,7 @@ static int tell(const struct own_reading *whole, const struct prof *numbered,
 					.stack_count = count };
 	int rc = of ? slices_read(slices, source, ask, &answer, err)
 		    : err_set(err, -ENOMEM, "cannot keep a reading");
-	free(of);
+	spare_free(of);
 	if (rc == -EBADMSG) { /* it does not fit: the events themselves do */
 		err_init(err);
 		return 0;
@@ -303,7 +304,7 @@ static int tell(const struct own_reading *whole, const struct prof *numbered,
 static int ready(const struct own_reading *whole, struct own_reading *r, struct err *err)
 {
 	uint32_t count = whole->reading.book->count;
-	r->reading.costs = calloc((size_t)count + 1, sizeof(*r->reading.costs));
+	r->reading.costs = spare_calloc((size_t)count + 1, sizeof(*r->reading.costs));
 	r->reading.totals = whole->reading.totals;
 	r->reading.knows_peak_blocks = 1;
 	r->bytes = sizeof(*r) + (size_t)count * sizeof(*r->reading.costs);
@@ -312,7 +313,7 @@ static int ready(const struct own_reading *whole, struct own_reading *r, struct 
 
 static void unready(struct own_reading *r)
 {
-	free(r->reading.costs);
+	spare_free(r->reading.costs);
 	r->reading.costs = NULL;
 }
 

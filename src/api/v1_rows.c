@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/v1_internal.h"
+#include "base/spare.h"
 
 /* The columns of the contract's rows, and what is live. */
 enum column {
@@ -82,11 +83,11 @@ struct table {
 static void table_fini(struct table *t)
 {
 	for (unsigned i = 0; i < COLUMNS; i++) {
-		free(t->own[i]);
-		free(t->inclusive[i]);
+		spare_free(t->own[i]);
+		spare_free(t->inclusive[i]);
 	}
-	free(t->base);
-	free(t->base_inclusive);
+	spare_free(t->base);
+	spare_free(t->base_inclusive);
 }
 
 static int no_memory(struct err *err)
@@ -98,15 +99,15 @@ static int table_init(struct table *t, uint32_t groups, int has_inclusive, int h
 {
 	*t = (struct table){ .groups = groups, .has_inclusive = has_inclusive };
 	for (unsigned i = 0; i < COLUMNS; i++) {
-		t->own[i] = calloc((size_t)groups + 1, sizeof(uint64_t));
+		t->own[i] = spare_calloc((size_t)groups + 1, sizeof(uint64_t));
 		if (has_inclusive)
-			t->inclusive[i] = calloc((size_t)groups + 1, sizeof(uint64_t));
+			t->inclusive[i] = spare_calloc((size_t)groups + 1, sizeof(uint64_t));
 		if (!t->own[i] || (has_inclusive && !t->inclusive[i]))
 			return -1;
 	}
 	if (has_base) {
-		t->base = calloc((size_t)groups + 1, sizeof(uint64_t));
-		t->base_inclusive = calloc((size_t)groups + 1, sizeof(uint64_t));
+		t->base = spare_calloc((size_t)groups + 1, sizeof(uint64_t));
+		t->base_inclusive = spare_calloc((size_t)groups + 1, sizeof(uint64_t));
 	}
 	return has_base && !(t->base && t->base_inclusive) ? -1 : 0;
 }
@@ -120,8 +121,11 @@ static int add_frames(struct v1_call *call, struct table *t, struct err *err)
 	int rc = values ? 0 : no_memory(err);
 	for (unsigned c = 0; c < COLUMNS && rc == 0; c++) {
 		struct fold_sums sums;
+		uint64_t any = 0;
 		for (uint32_t i = 0; i < r->book->count; i++)
-			values[i] = column_of(&r->costs[i], (enum column)c);
+			any |= values[i] = column_of(&r->costs[i], (enum column)c);
+		if (!any)
+			continue; /* of a moment, of a range: most columns */
 		rc = fold_sum(fold, 0, values, &sums, err);
 		if (rc == 0) {
 			rc = fold_own_sums(fold, 0, values, t->own[c], err);
@@ -229,6 +233,42 @@ static int ascending(const void *a, const void *b)
 	return descending(a, b);
 }
 
+/** sink_row() - @rows is a heap of @count, the last one in order on top, but for what stands at @at. */
+static void sink_row(struct order *rows, uint32_t count, uint32_t at,
+		     int (*compare)(const void *a, const void *b))
+{
+	for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
+		child += child + 1 < count && compare(&rows[child + 1], &rows[child]) > 0;
+		if (compare(&rows[child], &rows[at]) <= 0)
+			return;
+		const struct order row = rows[at];
+		rows[at] = rows[child];
+		rows[child] = row;
+	}
+}
+
+/** sort_first() - the first @wanted of @rows in order; the others stand behind them as they may. */
+static void sort_first(struct order *rows, uint32_t count, uint64_t wanted,
+		       int (*compare)(const void *a, const void *b))
+{
+	if (wanted < count / 8) {
+		uint32_t heap = (uint32_t)wanted;
+		for (uint32_t i = heap / 2; i--;)
+			sink_row(rows, heap, i, compare);
+		for (uint32_t i = heap; i < count && heap; i++) {
+			if (compare(&rows[i], &rows[0]) >= 0)
+				continue;
+			const struct order row = rows[i];
+			rows[i] = rows[0];
+			rows[0] = row;
+			sink_row(rows, heap, 0, compare);
+		}
+		count = heap;
+	}
+	if (count)
+		qsort(rows, count, sizeof(*rows), compare);
+}
+
 static int64_t as_signed(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
@@ -260,7 +300,7 @@ static int is_empty(const struct table *t, uint32_t g)
 	return !any;
 }
 
-/** in_order() - the groups that have anything, sorted; *@out malloc'd. */
+/** in_order() - the groups that have anything, sorted as far as they are asked for; *@out malloc'd. */
 static int in_order(const struct v1_call *call, const struct table *t, struct order **out,
 		    uint32_t *count, struct err *err)
 {
@@ -285,7 +325,10 @@ static int in_order(const struct v1_call *call, const struct table *t, struct or
 						   .key = key,
 						   .group = g };
 	}
-	qsort(rows, *count, sizeof(*rows), call->ask.ascending ? ascending : descending);
+	uint64_t wanted;
+	if (__builtin_add_overflow(call->ask.cursor, call->ask.limit, &wanted))
+		wanted = UINT64_MAX;
+	sort_first(rows, *count, wanted, call->ask.ascending ? ascending : descending);
 	*out = rows;
 	return 0;
 }

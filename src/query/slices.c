@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/search.h"
+#include "base/spare.h"
 #include "query/slices_impl.h"
 
 void slices_free(struct slices *s)
@@ -21,6 +22,7 @@ void slices_free(struct slices *s)
 	free(s->chunks);
 	free(s->kept);
 	free(s->brief);
+	free(s->crests);
 	free(s->made);
 	free(s->moved);
 	slices_kept_free(s->kept_steps);
@@ -37,8 +39,8 @@ size_t slices_bytes(const struct slices *s)
 {
 	return sizeof(*s) + slices_kept_most(s) + s->count * sizeof(*s->slices) +
 	       s->chunk_cap * sizeof(*s->chunks) + s->kept_count * sizeof(*s->kept) +
-	       s->brief_cap * sizeof(*s->brief) + s->made_cap * sizeof(*s->made) +
-	       s->moved_cap * sizeof(*s->moved);
+	       s->brief_cap * sizeof(*s->brief) + s->crest_cap * sizeof(*s->crests) +
+	       s->made_cap * sizeof(*s->made) + s->moved_cap * sizeof(*s->moved);
 }
 
 size_t slices_count(const struct slices *s)
@@ -58,8 +60,7 @@ uint64_t slices_events(const struct slices *s)
 
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
 
-/** slice_of() - the slice that event number @seq is in. */
-static size_t slice_of(const struct slices *s, uint64_t seq)
+size_t slices_of(const struct slices *s, uint64_t seq)
 {
 	size_t before = search_beyond(s->slices, s->count, sizeof(*s->slices),
 				      offsetof(struct slice, first), seq);
@@ -90,19 +91,17 @@ static int seq_of(const struct slices *s, struct slices_replays *replays, uint64
 }
 
 /** want() - one more slice, or more of one of them. */
-static void want(const struct slices *s, const struct slices_replays *replays, uint64_t time_ns,
-		 struct slices_want *wants, size_t *count)
+static void want(const struct slices *s, uint64_t time_ns, struct slices_want *wants, size_t *count)
 {
 	size_t number = slice_at(s, time_ns), i = 0;
-	uint64_t until_ns = replays->wholes ? UINT64_MAX : time_ns;
 	if (time_ns == 0 || time_ns == UINT64_MAX)
 		return;
 	while (i < *count && wants[i].number != number)
 		i++;
 	if (i == *count)
 		wants[(*count)++] = (struct slices_want){ .number = number };
-	if (until_ns > wants[i].until_ns)
-		wants[i].until_ns = until_ns;
+	if (time_ns > wants[i].until_ns)
+		wants[i].until_ns = time_ns;
 }
 
 /** ahead() - the slices in which the question's times lie. */
@@ -111,10 +110,10 @@ static int ahead(const struct slices *s, struct slices_replays *replays,
 {
 	struct slices_want wants[SLICES_WANTS];
 	size_t count = 0;
-	want(s, replays, ask->from_ns, wants, &count);
-	want(s, replays, ask->to_ns, wants, &count);
+	want(s, ask->from_ns, wants, &count);
+	want(s, ask->to_ns, wants, &count);
 	if (ask->has_at && ask->at_ns != UINT64_MAX)
-		want(s, replays, ask->at_ns + 1, wants, &count);
+		want(s, ask->at_ns + 1, wants, &count);
 	return slices_ahead(s, replays, wants, count, err);
 }
 
@@ -160,7 +159,7 @@ static void live_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t 
 static int add_live(const struct slices *s, struct slices_replays *replays, uint64_t until,
 		    struct sums *t, struct err *err)
 {
-	size_t number = until >= s->slices[s->count].first ? s->count : slice_of(s, until);
+	size_t number = until >= s->slices[s->count].first ? s->count : slices_of(s, until);
 	uint64_t first = s->slices[number].first;
 	struct slices_rows reader = { 0 };
 	int rc = 0;
@@ -214,33 +213,32 @@ static struct cost *account(const struct sums *t, uint32_t stack)
 		       : NULL;
 }
 
-static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
-{
-	struct sums *t = ctx;
-	struct cost *c = counts(t, seq) ? account(t, ev->stack.v) : NULL;
-	(void)now;
-	if (!c)
-		return;
-	if (ev->kind == EVENT_ALLOC) {
-		c->allocations++;
-		c->allocated_bytes += ev->bytes;
-	} else if (ev->flags & EVENT_F_TEMPORARY) {
-		c->temporary++;
-	}
-}
-
-/** struct asking - the allocations of @t are added, or taken off. */
+/** struct asking - the allocations of @t are added, or taken off, and those of them that were temporary. */
 struct asking {
 	const struct sums *t;
 	int takes, fails;
 };
 
+static void add_temporary(struct asking *asking, uint32_t stack)
+{
+	struct cost *c = account(asking->t, stack);
+	if (!c || (asking->takes && !c->temporary))
+		asking->fails = 1;
+	else
+		c->temporary += asking->takes ? UINT64_MAX : 1;
+}
+
 static void asked_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
 {
 	struct asking *asking = ctx;
 	(void)now;
-	if (ev->kind != EVENT_ALLOC || !counts(asking->t, seq))
+	if (!counts(asking->t, seq))
 		return;
+	if (ev->kind == EVENT_FREE) {
+		if (ev->flags & EVENT_F_TEMPORARY && !asking->t->sums)
+			add_temporary(asking, ev->stack.v);
+		return;
+	}
 	struct cost *c = account(asking->t, ev->stack.v);
 	if (!c || (asking->takes && (!c->allocations || c->allocated_bytes < ev->bytes))) {
 		asking->fails = 1;
@@ -250,15 +248,26 @@ static void asked_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t
 	c->allocated_bytes += asking->takes ? 0 - ev->bytes : ev->bytes;
 }
 
-/** walk_asked() - the allocations of @t in slice @number, which begins before them. 0 or negative errno. */
+/**
+ * walk_asked() - the allocations of @t in slice @number, which is where they were made. What is temporary is freed soon: a stretch
+ * behind them is walked, and what is freed later is known by itself. 0 or negative errno.
+ */
 static int walk_asked(const struct slices *s, struct slices_replays *replays, size_t number,
 		      const struct sums *t, int takes, struct err *err)
 {
 	struct asking asking = { .t = t, .takes = takes };
-	struct slices_walk w = {
-		.until_ns = UINT64_MAX, .until_seq = t->hi, .each = asked_each, .ctx = &asking
-	};
+	uint64_t end = s->slices[number + 1].first, until = t->sums ? t->hi : t->hi + BRIEF_EVENTS;
+	struct slices_walk w = { .until_ns = UINT64_MAX,
+				 .until_seq = until < end ? until : end,
+				 .each = asked_each,
+				 .ctx = &asking };
 	int rc = slices_walk(s, replays, number, &w, err);
+	for (size_t i = 0; i < s->brief_count && rc == 0 && !t->sums; i++) {
+		const struct brief *brief = &s->brief[i];
+		if (brief->slice == number && brief->freed != UINT64_MAX &&
+		    brief->freed >= w.until_seq && counts(t, brief->seq))
+			add_temporary(&asking, brief->stack);
+	}
 	return rc == 0 && asking.fails ? slices_no_fit(err) : rc;
 }
 
@@ -289,217 +298,39 @@ static void add_leaked(const struct slices *s, struct sums *t)
 }
 
 /**
- * add_asked() - allocations of the range, and which were never freed: of the slices at its ends only what stands before the times is replayed, since
- * all of a slice is known.
+ * add_made() - allocations of the range, which were never freed, and but for t->sums which were temporary: of the slices at its ends only what stands
+ * before the times is replayed, since all of a slice is known.
  */
-static int add_asked(const struct slices *s, struct slices_replays *replays, struct sums *t,
-		     struct err *err)
-{
-	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
-	int rc = 0;
-	for (size_t i = from; i <= to && rc == 0; i++) {
-		if (t->hi >= s->slices[i + 1].first) {
-			rc = add_slice(s, i, t, err);
-			const struct sums before = { .to = t->to,
-						     .lo = s->slices[i].first,
-						     .hi = t->lo };
-			if (rc == 0 && before.lo < before.hi)
-				rc = walk_asked(s, replays, i, &before, 1, err);
-			continue;
-		}
-		rc = walk_asked(s, replays, i, t, 0, err);
-	}
-	if (rc == 0)
-		add_leaked(s, t);
-	return rc;
-}
-
-/** add_made() - the same, and which of them were temporary. */
 static int add_made(const struct slices *s, struct slices_replays *replays, struct sums *t,
 		    struct err *err)
 {
-	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
-	for (size_t i = from; i <= to; i++) {
-		const struct slice *at = &s->slices[i];
-		if (t->lo > at->first || t->hi < at[1].first) {
-			struct slices_walk w = { .until_ns = UINT64_MAX,
-						 .until_seq = UINT64_MAX,
-						 .each = made_each,
-						 .ctx = t };
-			int rc = slices_walk(s, replays, i, &w, err);
-			if (rc < 0)
-				return rc;
-			/* a walk tells of frees of earlier blocks, too: they are told below for all other slices */
-			continue;
+	size_t from = slices_of(s, t->lo), to = slices_of(s, t->hi - 1);
+	int rc = 0;
+	for (size_t i = from; i <= to && rc == 0; i++) {
+		struct sums part = {
+			.to = t->to, .sums = t->sums, .lo = s->slices[i].first, .hi = t->lo
+		};
+		int is_whole = t->hi >= s->slices[i + 1].first;
+		if (is_whole) {
+			rc = add_slice(s, i, t, err);
+		} else {
+			part.lo = t->lo > part.lo ? t->lo : part.lo;
+			part.hi = t->hi;
 		}
-		int rc = add_slice(s, i, t, err);
-		if (rc < 0)
-			return rc;
+		if (rc == 0 && part.lo < part.hi)
+			rc = walk_asked(s, replays, i, &part, is_whole, err);
 	}
-	for (size_t i = 0; i < s->brief_count; i++) {
+	for (size_t i = 0; i < s->brief_count && rc == 0 && !t->sums; i++) {
 		const struct brief *brief = &s->brief[i];
-		size_t n = brief->slice;
-		if (n < from || !counts(t, brief->seq))
+		if (brief->freed != UINT64_MAX || !counts(t, brief->seq))
 			continue;
-		if (n <= to && (t->lo > s->slices[n].first || t->hi < s->slices[n + 1].first))
-			continue; /* was walked */
 		struct cost *c = account(t, brief->stack);
 		if (!c)
 			return slices_no_fit(err);
 		c->temporary++;
 	}
-	add_leaked(s, t);
-	return 0;
-}
-
-/** struct level - how much of the range lives, event by event, within one slice. */
-struct level {
-	const struct sums *t;
-	uint64_t now, most, most_seq, most_ns; /* most_seq: number of the event that reached it */
-};
-
-static void level_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
-{
-	struct level *l = ctx;
-	if (!counts(l->t, seq))
-		return;
-	if (ev->kind == EVENT_FREE) {
-		l->now -= ev->bytes;
-		return;
-	}
-	l->now += ev->bytes;
-	if (l->now > l->most) {
-		l->most = l->now;
-		l->most_seq = now;
-		l->most_ns = ev->time_ns;
-	}
-}
-
-/** struct levels - how much of the range lives where each slice begins, and how much of what was made before it. */
-struct levels {
-	int64_t *range, *before;
-};
-
-static void levels_fini(struct levels *l)
-{
-	free(l->range);
-	free(l->before);
-}
-
-/** struct edge - the blocks of a slice that is in the range in part, by when they are freed. */
-struct edge {
-	struct levels *levels;
-	const struct sums *t;
-	size_t made, freed;
-};
-
-/** level_step() - @bytes live where every slice behind @made begins, up to @freed. */
-static void level_step(int64_t *step, size_t made, size_t freed, uint64_t bytes)
-{
-	step[made + 1] += (int64_t)bytes;
-	step[freed + 1] -= (int64_t)bytes;
-}
-
-static void edge_each(void *ctx, const struct freed *rows, size_t count)
-{
-	const struct edge *e = ctx;
-	for (size_t i = 0; i < count; i++)
-		if (rows[i].seq < e->t->hi)
-			level_step(rows[i].seq < e->t->lo ? e->levels->before : e->levels->range,
-				   e->made, e->freed, rows[i].bytes);
-}
-
-/** levels_edges() - of slice @made, whose blocks are in the range in part, block by block. */
-static int levels_edges(struct levels *l, const struct slices *s, const struct sums *t, size_t made,
-			struct err *err)
-{
-	struct slices_rows reader = { 0 };
-	int rc = 0;
-	for (size_t n = made + 1; n < s->count && rc == 0; n++) {
-		struct edge edge = { .levels = l, .t = t, .made = made, .freed = n };
-		rc = slices_rows_read(&reader, s, n, s->slices[made].first,
-				      s->slices[made + 1].first, edge_each, &edge, err);
-	}
-	slices_rows_fini(&reader);
-	return rc;
-}
-
-static int levels_init(struct levels *l, const struct slices *s, const struct sums *t,
-		       struct err *err)
-{
-	l->range = calloc(s->count + 2, sizeof(*l->range));
-	l->before = calloc(s->count + 2, sizeof(*l->before));
-	if (!l->range || !l->before)
-		return err_set(err, -ENOMEM, "cannot find the peak");
-	for (size_t made = 0; made < s->count && s->slices[made].first < t->hi; made++) {
-		uint64_t first = s->slices[made].first, end = s->slices[made + 1].first;
-		int in_part = (first < t->lo && t->lo < end) || (first < t->hi && t->hi < end);
-		int rc = in_part ? levels_edges(l, s, t, made, err) : 0;
-		if (rc < 0)
-			return rc;
-		for (size_t n = made + 1; n < s->count && !in_part; n++)
-			level_step(first < t->lo ? l->before : l->range, made, n,
-				   s->moved[slices_moved(made, n)]);
-	}
-	for (size_t i = 0; i < s->kept_count; i++)
-		if (s->kept[i].seq < t->hi)
-			level_step(s->kept[i].seq < t->lo ? l->before : l->range,
-				   slice_of(s, s->kept[i].seq), s->count, s->kept[i].bytes);
-	for (size_t n = 1; n <= s->count; n++) {
-		l->range[n] += l->range[n - 1];
-		l->before[n] += l->before[n - 1];
-	}
-	return 0;
-}
-
-/** bound() - more of the range than that never lives within slice @n. */
-static uint64_t bound(const struct slices *s, const struct levels *l, size_t n)
-{
-	/* what was there and all that is new; or all that lives, but for what was there before the range and outlives the slice */
-	uint64_t a = (uint64_t)l->range[n] + s->slices[n].most_new;
-	uint64_t b = s->slices[n].most_live - (uint64_t)l->before[n + 1];
-	return a < b ? a : b;
-}
-
-/** find_peak() - the first moment at which most of the range lived. *@until: the events up to and with it. */
-static int find_peak(const struct slices *s, struct slices_replays *replays, const struct sums *t,
-		     uint64_t *until, uint64_t *time_ns, struct err *err)
-{
-	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
-	uint64_t best = 0, best_seq = 0;
-	struct levels level = { 0 };
-	uint8_t *done = calloc(to - from + 1, 1);
-	int rc = done ? levels_init(&level, s, t, err)
-		      : err_set(err, -ENOMEM, "cannot find the peak");
-	while (rc == 0) {
-		size_t next = SIZE_MAX;
-		uint64_t most = 0;
-		for (size_t n = from; n <= to; n++) {
-			uint64_t here = bound(s, &level, n);
-			if (!done[n - from] && (next == SIZE_MAX || here > most)) {
-				next = n;
-				most = here;
-			}
-		}
-		if (next == SIZE_MAX || most < best ||
-		    (most == best && best && s->slices[next].first > best_seq))
-			break;
-		struct level l = { .t = t, .now = (uint64_t)level.range[next] };
-		struct slices_walk w = {
-			.until_ns = UINT64_MAX, .until_seq = t->hi, .each = level_each, .ctx = &l
-		};
-		done[next - from] = 1;
-		rc = slices_walk(s, replays, next, &w, err);
-		if (rc == 0 && l.most &&
-		    (l.most > best || (l.most == best && l.most_seq < best_seq))) {
-			best = l.most;
-			best_seq = l.most_seq;
-			*time_ns = l.most_ns;
-		}
-	}
-	*until = best ? best_seq + 1 : t->lo;
-	levels_fini(&level);
-	free(done);
+	if (rc == 0)
+		add_leaked(s, t);
 	return rc;
 }
 
@@ -509,9 +340,9 @@ static int read_range(const struct slices *s, struct slices_replays *replays, st
 	uint64_t until = 0;
 	if (t->lo >= t->hi)
 		return 0;
-	int rc = t->sums ? add_asked(s, replays, t, err) : add_made(s, replays, t, err);
+	int rc = add_made(s, replays, t, err);
 	if (rc == 0 && !t->sums)
-		rc = find_peak(s, replays, t, &until, &t->to->peak_time_ns, err);
+		rc = slices_peak(s, replays, t->lo, t->hi, &until, &t->to->peak_time_ns, err);
 	if (rc == 0 && !t->sums)
 		rc = add_live(s, replays, until, t, err);
 	if (rc == 0 && !t->sums)
@@ -528,7 +359,8 @@ int slices_read(const struct slices *s, const struct query_source *source,
 		const struct slices_ask *ask, struct slices_answer *answer, struct err *err)
 {
 	struct sums t = { .to = answer, .sums = ask->sums };
-	struct slices_replays replays = { .source = source, .wholes = !ask->has_at && !ask->sums };
+	struct slices_replays replays = { .source = source,
+					  .more = ask->has_at || ask->sums ? 0 : BRIEF_EVENTS };
 	uint64_t until = 0;
 	int rc = ahead(s, &replays, ask, err);
 	if (rc == 0)
@@ -538,8 +370,8 @@ int slices_read(const struct slices *s, const struct query_source *source,
 	if (rc == 0 && ask->has_at)
 		rc = seq_of(s, &replays, ask->at_ns == UINT64_MAX ? UINT64_MAX : ask->at_ns + 1,
 			    &until, err);
-	t.blocks = calloc((size_t)s->stack_count + 1, sizeof(*t.blocks));
-	t.bytes = calloc((size_t)s->stack_count + 1, sizeof(*t.bytes));
+	t.blocks = spare_calloc((size_t)s->stack_count + 1, sizeof(*t.blocks));
+	t.bytes = spare_calloc((size_t)s->stack_count + 1, sizeof(*t.bytes));
 	if (rc == 0 && !(t.blocks && t.bytes))
 		rc = err_set(err, -ENOMEM, "cannot add up");
 	if (rc == 0 && ask->has_at)
@@ -548,8 +380,8 @@ int slices_read(const struct slices *s, const struct query_source *source,
 		rc = to_accounts(s, &t, 0, err);
 	else if (rc == 0)
 		rc = read_range(s, &replays, &t, err);
-	free(t.blocks);
-	free(t.bytes);
+	spare_free(t.blocks);
+	spare_free(t.bytes);
 	slices_replays_fini(&replays, s);
 	return rc;
 }

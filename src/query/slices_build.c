@@ -101,6 +101,19 @@ static int by_seq(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/** add_brief() - a temporary block that was freed in the slice; @freed: by that event, where it was made in it, too. 0, -ENOMEM. */
+static int add_brief(struct slices *s, uint64_t seq, uint64_t freed, uint32_t stack)
+{
+	struct brief *brief = grow(s->brief, &s->brief_cap, s->brief_count + 1, sizeof(*brief));
+	if (!brief)
+		return -ENOMEM;
+	s->brief = brief;
+	brief[s->brief_count++] = (struct brief){
+		.seq = seq, .freed = freed, .stack = stack, .slice = (uint32_t)(s->count - 1)
+	};
+	return 0;
+}
+
 /** add_moved() - how much of each slice's blocks is freed in this one, and which temporary ones are. 0, -ENOMEM. */
 static int add_moved(struct build *b)
 {
@@ -117,16 +130,9 @@ static int add_moved(struct build *b)
 		while (s->slices[from + 1].first <= row->seq)
 			from++;
 		moved[begin + from] += row->bytes;
-		if (!(row->slot & SLICE_TEMPORARY))
-			continue;
-		struct brief *brief =
-			grow(s->brief, &s->brief_cap, s->brief_count + 1, sizeof(*brief));
-		if (!brief)
+		if (row->slot & SLICE_TEMPORARY &&
+		    add_brief(s, row->seq, UINT64_MAX, row->stack) < 0)
 			return -ENOMEM;
-		s->brief = brief;
-		brief[s->brief_count++] = (struct brief){ .seq = row->seq,
-							  .stack = row->stack,
-							  .slice = (uint32_t)in };
 	}
 	return 0;
 }
@@ -207,7 +213,8 @@ static void on_key(void *ctx, const struct query_key *key)
 					     .most_live = b->live_bytes,
 					     .freed_begin = s->freed_count,
 					     .chunk_begin = s->chunk_count,
-					     .made_begin = s->made_count };
+					     .made_begin = s->made_count,
+					     .crest_begin = s->crest_count };
 }
 
 static int build_define(struct sink *sink, const struct def *def, struct err *err)
@@ -233,13 +240,31 @@ static struct place *place_of(struct build *b, uint32_t slot)
 	return &b->live[slot];
 }
 
+/** crest_of() - that the next event belongs to; what lives where it begins is in it. NULL: no memory. */
+static struct crest *crest_of(struct build *b)
+{
+	struct slices *s = b->s;
+	const struct slice *at = &s->slices[s->count - 1];
+	size_t number = at->crest_begin + (b->seq - at->first) / CREST_EVENTS;
+	if (number < s->crest_count)
+		return &s->crests[number];
+	struct crest *crests = grow(s->crests, &s->crest_cap, number + 1, sizeof(*crests));
+	if (!crests)
+		return NULL;
+	s->crests = crests;
+	while (s->crest_count <= number)
+		crests[s->crest_count++] = (struct crest){ b->new_bytes, b->live_bytes };
+	return &crests[number];
+}
+
 static int take_alloc(struct build *b, const struct event *ev)
 {
 	struct slices *s = b->s;
 	struct slice *at = &s->slices[s->count - 1];
+	struct crest *crest = crest_of(b);
 	struct place *p = place_of(b, ev->block.v);
 	struct made *m = sum_of(b, ev->stack.v);
-	if (!p || !m)
+	if (!p || !m || !crest)
 		return -ENOMEM;
 	if (ev->flags & EVENT_F_INHERITED || p->seq != NO_SEQ)
 		return GIVES_UP;
@@ -252,6 +277,10 @@ static int take_alloc(struct build *b, const struct event *ev)
 		at->most_new = b->new_bytes;
 	if (b->live_bytes > at->most_live)
 		at->most_live = b->live_bytes;
+	if (b->new_bytes > crest->most_new)
+		crest->most_new = b->new_bytes;
+	if (b->live_bytes > crest->most_live)
+		crest->most_live = b->live_bytes;
 	return 0;
 }
 
@@ -269,6 +298,9 @@ static int take_free(struct build *b, const struct event *ev)
 			return -ENOMEM;
 		if (m)
 			m->temporary++;
+		if (m && b->seq - p->seq > BRIEF_EVENTS &&
+		    add_brief(s, p->seq, b->seq, p->stack) < 0)
+			return -ENOMEM;
 		b->new_bytes -= p->bytes;
 	} else {
 		const struct freed freed = {
@@ -335,7 +367,8 @@ static int keep_living(struct build *b)
 					      .time_ns = UINT64_MAX,
 					      .freed_begin = s->freed_count,
 					      .chunk_begin = s->chunk_count,
-					      .made_begin = s->made_count };
+					      .made_begin = s->made_count,
+					      .crest_begin = s->crest_count };
 	return 0;
 }
 

@@ -17,12 +17,12 @@
 #include "base/intern.h"
 #include "query/slices_impl.h"
 
-#define MAGIC 0x34736563696c7362ull /* "bslices4" */
+#define MAGIC 0x35736563696c7362ull /* "bslices5" */
 
 struct head {
 	uint64_t magic, identity,
 		sum; /* sum: of all but the rows of blocks, whose chunks have their own */
-	uint64_t count, freed_count, chunk_count, kept_count, brief_count, made_count;
+	uint64_t count, freed_count, chunk_count, kept_count, brief_count, made_count, crest_count;
 	uint32_t stack_count, slot_count;
 };
 
@@ -30,7 +30,7 @@ struct part {
 	const void *at;
 	size_t bytes;
 };
-#define PARTS 6
+#define PARTS 7
 
 static void parts_of(const struct slices *s, struct part parts[PARTS])
 {
@@ -41,6 +41,7 @@ static void parts_of(const struct slices *s, struct part parts[PARTS])
 		{ s->brief, s->brief_count * sizeof(*s->brief) },
 		{ s->made, s->made_count * sizeof(*s->made) },
 		{ s->moved, slices_moved(0, s->count) * sizeof(*s->moved) },
+		{ s->crests, s->crest_count * sizeof(*s->crests) },
 	};
 	memcpy(parts, all, sizeof(all));
 }
@@ -87,6 +88,7 @@ int slices_save(const struct slices *s, const char *path, uint64_t identity, str
 			  .kept_count = s->kept_count,
 			  .brief_count = s->brief_count,
 			  .made_count = s->made_count,
+			  .crest_count = s->crest_count,
 			  .stack_count = s->stack_count,
 			  .slot_count = s->slot_count };
 	struct part parts[PARTS];
@@ -121,13 +123,14 @@ static int fits(const struct slices *s)
 	for (size_t i = 0; i <= s->count; i++) {
 		const struct slice *at = &s->slices[i];
 		if (at->freed_begin > s->freed_count || at->chunk_begin > s->chunk_count ||
-		    at->made_begin > s->made_count)
+		    at->made_begin > s->made_count || at->crest_begin > s->crest_count)
 			return 0;
-		if (i && (at->first < at[-1].first || at->freed_begin < at[-1].freed_begin ||
-			  at->made_begin < at[-1].made_begin ||
-			  at->chunk_begin - at[-1].chunk_begin !=
-				  (at->freed_begin - at[-1].freed_begin + FREED_CHUNK - 1) /
-					  FREED_CHUNK))
+		if (i &&
+		    (at->first < at[-1].first || at->freed_begin < at[-1].freed_begin ||
+		     at->made_begin < at[-1].made_begin || at->crest_begin < at[-1].crest_begin ||
+		     at->chunk_begin - at[-1].chunk_begin !=
+			     (at->freed_begin - at[-1].freed_begin + FREED_CHUNK - 1) /
+				     FREED_CHUNK))
 			return 0;
 	}
 	if (s->slices[0].freed_begin || s->slices[0].made_begin || s->slices[0].first ||
@@ -156,7 +159,8 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 		return err_set(err, -ENOENT, "no index in '%s'", path);
 	const uint64_t most = 1ull << 32;
 	if (!h.count || h.count > 65536 || h.freed_count > most || h.chunk_count > most ||
-	    h.kept_count > most || h.brief_count > most || h.made_count > most)
+	    h.kept_count > most || h.brief_count > most || h.made_count > most ||
+	    h.crest_count > most)
 		return err_set(err, -ENOENT, "no index in '%s'", path);
 	CLEANUP(slices_freep) struct slices *s = calloc(1, sizeof(*s));
 	if (!s)
@@ -172,6 +176,8 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 			      .brief_cap = h.brief_count,
 			      .made_count = h.made_count,
 			      .made_cap = h.made_count,
+			      .crest_count = h.crest_count,
+			      .crest_cap = h.crest_count,
 			      .moved_cap = slices_moved(0, h.count),
 			      .stack_count = h.stack_count,
 			      .slot_count = h.slot_count };
@@ -186,7 +192,8 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 		return err_set(err, -ENOENT, "no index in '%s'", path);
 	/* read, not mapped: who cuts the file would end the server */
 	void **to[PARTS] = { (void **)&s->slices, (void **)&s->chunks, (void **)&s->kept,
-			     (void **)&s->brief,  (void **)&s->made,   (void **)&s->moved };
+			     (void **)&s->brief,  (void **)&s->made,   (void **)&s->moved,
+			     (void **)&s->crests };
 	at = sizeof(h);
 	for (size_t i = 0; i < PARTS; i++) {
 		*to[i] = malloc(parts[i].bytes + 1);

@@ -14,9 +14,14 @@ struct slice {
 		most_new; /* the most that blocks allocated in it held at once, at most: frees of earlier ones aside */
 	uint64_t new_at_end; /* what they hold at its end */
 	uint64_t most_live;  /* the most that all blocks held within it */
-	uint64_t freed_begin, chunk_begin,
-		made_begin; /* rows of struct slices; they end where the next one's begin */
+	uint64_t freed_begin, chunk_begin, made_begin,
+		crest_begin; /* rows of struct slices; they end where the next one's begin */
 };
+/** struct crest - of CREST_EVENTS of a slice's events: most_new and most_live within them. */
+struct crest {
+	uint64_t most_new, most_live;
+};
+#define CREST_EVENTS 16384u
 /** struct freed - a block of before the slice that is freed in it; those never freed stand by themselves. */
 struct freed {
 	uint64_t bytes, seq; /* seq: the number of the event that allocated it */
@@ -35,11 +40,12 @@ _Static_assert(sizeof(struct freed_row) == 20, "struct freed_row");
 struct freed_chunk {
 	uint64_t seq, sum;
 };
-/** struct brief - a temporary block whose allocation and free lie in different slices. */
+/** struct brief - a temporary block whose allocation and free lie in different slices, or BRIEF_EVENTS and more apart in one. */
 struct brief {
-	uint64_t seq;
+	uint64_t seq, freed;   /* the numbers of both events */
 	uint32_t stack, slice; /* that it was freed in */
 };
+#define BRIEF_EVENTS 32768u
 /** struct made - what one stack asked for within a slice. */
 struct made {
 	uint64_t bytes;
@@ -59,6 +65,8 @@ struct slices {
 	size_t kept_count;
 	struct brief *brief;
 	size_t brief_count, brief_cap;
+	struct crest *crests;
+	size_t crest_count, crest_cap;
 	struct made *made;
 	size_t made_count, made_cap;
 	uint64_t *
@@ -108,7 +116,7 @@ struct replayed;
 /** struct slices_replays - the slices that were replayed for one question. @source: its run_from() is called by several threads. */
 struct slices_replays {
 	const struct query_source *source;
-	int wholes; /* they are needed to their ends */
+	uint64_t more; /* so many events behind the times are needed, too */
 	struct replayed *held[SLICES_HELD];
 	unsigned next;
 };
@@ -127,6 +135,7 @@ int slices_ahead(const struct slices *s, struct slices_replays *replays,
 struct slices_walk {
 	uint64_t until_ns;  /* ends before the first event of that time or later */
 	uint64_t until_seq; /* or before that event */
+	uint64_t more;      /* that is replayed, and kept, behind the first event of that time */
 	/* NULL: they are only counted. @seq: of the block's allocation, @ev is number @now. */
 	void (*each)(void *ctx, const struct event *ev, uint64_t seq, uint64_t now);
 	void *ctx;
@@ -137,5 +146,16 @@ int slices_walk(const struct slices *s, struct slices_replays *replays, size_t n
 		struct slices_walk *w, struct err *err);
 /** slices_no_fit() - -EBADMSG, with the sentence. */
 int slices_no_fit(struct err *err);
+/** slices_of() - the slice that event number @seq is in. */
+size_t slices_of(const struct slices *s, uint64_t seq);
+
+/* ---- slices_peak.c ---------------------------------------------------------------------------------------------------- */
+
+/**
+ * slices_peak() - the first moment at which most of what was allocated by events [lo, hi) lived. *@until: the events up to and with it; @lo
+ * where nothing did. 0 or negative errno.
+ */
+int slices_peak(const struct slices *s, struct slices_replays *replays, uint64_t lo, uint64_t hi,
+		uint64_t *until, uint64_t *time_ns, struct err *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/spare.h"
 #include "query/slices_impl.h"
 
 #define STOP (-EXFULL)         /* what a sink returns that has seen enough */
@@ -182,7 +183,12 @@ static int run_put(struct sink *sink, const struct event *events, size_t count, 
 		const struct event *ev = &events[i];
 		uint64_t seq = w->seq;
 		int about_block = ev->kind == EVENT_ALLOC || ev->kind == EVENT_FREE;
-		if (ev->time_ns >= w->until_ns || w->seq >= w->until_seq)
+		if (ev->time_ns >= w->until_ns) {
+			if (w->until_seq - seq > w->more)
+				w->until_seq = seq + w->more;
+			w->until_ns = UINT64_MAX;
+		}
+		if (seq >= w->until_seq)
 			return err_set(err, STOP, "enough");
 		if (ev->kind == EVENT_LOST || (about_block && (ev->block.v >= s->slot_count ||
 							       ev->stack.v >= s->stack_count)))
@@ -225,13 +231,13 @@ static int replay(const struct slices *s, const struct query_source *source, siz
 {
 	const struct slice *at = &s->slices[number];
 	size_t count = at[1].freed_begin - at->freed_begin;
-	struct query_seed *seeds = malloc((count + 1) * sizeof(*seeds));
+	struct query_seed *seeds = spare_calloc(count + 1, sizeof(*seeds));
 	struct run run = { .sink = { .define = run_define, .put = run_put },
 			   .s = s,
 			   .w = w,
 			   .first = at->first,
 			   .into = into };
-	run.allocated = calloc((size_t)s->slot_count + 1, sizeof(*run.allocated));
+	run.allocated = spare_calloc((size_t)s->slot_count + 1, sizeof(*run.allocated));
 	int rc = seeds && run.allocated ? 0 : err_set(err, -ENOMEM, "cannot read a slice");
 	struct seeding seeding = { .seeds = seeds, .room = count, .allocated = run.allocated };
 	struct slices_rows reader = { 0 };
@@ -246,8 +252,8 @@ static int replay(const struct slices *s, const struct query_source *source, siz
 		err_init(err);
 		rc = 0;
 	}
-	free(seeds);
-	free(run.allocated);
+	spare_free(seeds);
+	spare_free(run.allocated);
 	return rc;
 }
 
@@ -325,9 +331,10 @@ static void put(const struct slices *s, struct replayed *r)
 	pthread_mutex_unlock(&kept->lock);
 }
 
-/** make() - the events of slice @number up to @until_ns, with a reference; NULL with rc 0: it is too long for that. */
+/** make() - the events of slice @number as far as @until goes, with a reference; NULL with rc 0: it is too long for that. */
 static struct replayed *make(const struct slices *s, const struct query_source *source,
-			     size_t number, uint64_t until_ns, int *rc, struct err *err)
+			     size_t number, const struct slices_walk *until, int *rc,
+			     struct err *err)
 {
 	const struct slice *at = &s->slices[number];
 	*rc = 0;
@@ -338,10 +345,15 @@ static struct replayed *make(const struct slices *s, const struct query_source *
 		*rc = err_set(err, -ENOMEM, "cannot keep a slice");
 		return NULL;
 	}
-	struct slices_walk all = { .until_ns = until_ns, .until_seq = UINT64_MAX };
+	struct slices_walk all = { .until_ns = until->until_ns,
+				   .until_seq = until->until_seq,
+				   .more = until->more };
 	r->number = number;
-	r->until_ns = until_ns;
 	*rc = replay(s, source, number, &all, r, err);
+	/* where it ended before its time did, its number of events says what it covers */
+	r->until_ns = at->first + r->count >= at[1].first ? UINT64_MAX
+		      : until->until_seq == UINT64_MAX    ? until->until_ns
+							  : 0;
 	if (*rc == 0) {
 		put(s, r);
 		return r;
@@ -387,8 +399,7 @@ static const struct replayed *replayed_of(const struct slices *s, struct slices_
 			return replays->held[i];
 	struct replayed *r = look_up(s, number, w);
 	if (!r)
-		r = make(s, replays->source, number, replays->wholes ? UINT64_MAX : w->until_ns, rc,
-			 err);
+		r = make(s, replays->source, number, w, rc, err);
 	if (r)
 		hold(replays, s, r);
 	return r;
@@ -398,7 +409,8 @@ static const struct replayed *replayed_of(const struct slices *s, struct slices_
 struct beside {
 	const struct slices *s;
 	const struct query_source *source;
-	const struct slices_want *want;
+	size_t number;
+	struct slices_walk until;
 	struct replayed *made;
 	int rc;
 	struct err err;
@@ -407,7 +419,7 @@ struct beside {
 static void *make_beside(void *arg)
 {
 	struct beside *b = arg;
-	b->made = make(b->s, b->source, b->want->number, b->want->until_ns, &b->rc, &b->err);
+	b->made = make(b->s, b->source, b->number, &b->until, &b->rc, &b->err);
 	return NULL;
 }
 
@@ -420,14 +432,16 @@ int slices_ahead(const struct slices *s, struct slices_replays *replays,
 	size_t missing = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct slices_walk w = { .until_ns = wants[i].until_ns,
-					       .until_seq = UINT64_MAX };
+					       .until_seq = UINT64_MAX,
+					       .more = replays->more };
 		struct replayed *r = look_up(s, wants[i].number, &w);
 		if (r)
 			hold(replays, s, r);
 		else
 			beside[missing++] = (struct beside){ .s = s,
 							     .source = replays->source,
-							     .want = &wants[i] };
+							     .number = wants[i].number,
+							     .until = w };
 	}
 	/* the first one here, and all of them where no thread can be had */
 	for (size_t i = 1; i < missing; i++)

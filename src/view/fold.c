@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/intern.h"
+#include "base/spare.h"
 #include "view/impl.h"
 
 /** struct state - what the way down to a stack row has led to. */
@@ -522,8 +523,8 @@ size_t fold_bytes(const struct fold *fold)
 int fold_sum(const struct fold *fold, unsigned side, const uint64_t *values, struct fold_sums *sums,
 	     struct err *err)
 {
-	sums->self = calloc(fold->node_count, sizeof(*sums->self));
-	sums->total = calloc(fold->node_count, sizeof(*sums->total));
+	sums->self = spare_calloc(fold->node_count, sizeof(*sums->self));
+	sums->total = spare_calloc(fold->node_count, sizeof(*sums->total));
 	if (!sums->self || !sums->total) {
 		fold_sums_fini(sums);
 		return no_memory(err);
@@ -539,8 +540,8 @@ int fold_sum(const struct fold *fold, unsigned side, const uint64_t *values, str
 
 void fold_sums_fini(struct fold_sums *sums)
 {
-	free(sums->self);
-	free(sums->total);
+	spare_free(sums->self);
+	spare_free(sums->total);
 	*sums = (struct fold_sums){ 0 };
 }
 

@@ -26,7 +26,7 @@ static char path[] = "/tmp/byteledger-slices-XXXXXX";
 static const struct query_source *held_source;
 static void (*on_flush)(uint64_t events);
 
-/* Random, plain: what is freed lived, sizes from 0 on; some blocks stay, some frees are temporary. */
+/* Random, plain: what is freed lived, sizes from 0 on; some blocks stay, some frees are temporary, a few of them late. */
 static void write_recording(uint64_t seed, uint64_t events)
 {
 	struct err err = { 0 };
@@ -34,7 +34,7 @@ static void write_recording(uint64_t seed, uint64_t events)
 	struct sink_tee tee;
 	static struct event block[LIVE];
 	static uint32_t spare[LIVE], live[LIVE];
-	uint32_t spare_count = 0, live_count = 0, made = UINT32_MAX;
+	uint32_t spare_count = 0, live_count = 0, made = UINT32_MAX, slow = UINT32_MAX;
 	unlink(path);
 	struct trace_writer *writer = trace_writer_new(path, NULL, &err);
 	struct prof *prof = prof_new(&err);
@@ -51,7 +51,14 @@ static void write_recording(uint64_t seed, uint64_t events)
 	for (uint64_t i = 0; i < events; i++) {
 		uint64_t dice = stream_random(&s);
 		struct event e = { 0 };
-		if (!spare_count || (live_count && dice % 1000 < 495)) {
+		if (i % 70001 == 60000 && slow != UINT32_MAX) {
+			/* of a thread that did nothing meanwhile */
+			e = block[slow];
+			e.kind = EVENT_FREE;
+			e.flags = EVENT_F_TEMPORARY;
+			spare[spare_count++] = slow;
+			slow = UINT32_MAX;
+		} else if (!spare_count || (live_count && dice % 1000 < 495)) {
 			uint32_t at = dice >> 20 & 3 ? live_count - 1
 						     : (uint32_t)((dice >> 24) % live_count);
 			uint32_t slot = live[at];
@@ -68,8 +75,12 @@ static void write_recording(uint64_t seed, uint64_t events)
 			e.stack.v = 1 + (uint32_t)((dice >> 16) % STACKS);
 			e.block.v = slot;
 			block[slot] = e;
-			live[live_count++] = slot;
-			made = slot;
+			if (i % 70001 >= 1000 && i % 70001 < 60000 && slow == UINT32_MAX) {
+				slow = slot;
+			} else {
+				live[live_count++] = slot;
+				made = slot;
+			}
 		}
 		/* many events share a time, and some blocks of the file begin within one */
 		e.time_ns = i / 3000 * MS;
