@@ -186,6 +186,8 @@ static int book_prepare(struct shelf_reader *reader, const struct query *query, 
 	pthread_mutex_lock(&item->lock);
 	if (r->state && item->checked == r->state)
 		recording_assume(r->rec, item->damaged);
+	else if (r->state && shelf_has_slices(item->path, r->state))
+		recording_assume(r->rec, 0); /* who made the index read all of it */
 	pthread_mutex_unlock(&item->lock);
 	int rc = recording_source(r->rec, query, streams, &reader->query, err);
 	if (rc < 0 || !recording_checked(r->rec, &damaged))

@@ -152,6 +152,8 @@ int shelf_get(struct shelf *shelf, const struct shelf_query *query,
 	      const struct shelf_patience *patience, struct reading **out, double *progress,
 	      struct err *err);
 void shelf_put(struct shelf *shelf, struct reading *reading);
+/** shelf_has_slices() - is there an index of the recording @path in that state, which is made of whole, undamaged ones only? Cheap. */
+int shelf_has_slices(const char *path, uint64_t identity);
 /** shelf_peek() - the whole reading of @source if it was made, else NULL: no work is begun. */
 struct reading *shelf_peek(struct shelf *shelf, size_t source);
 /** shelf_failure() - why the last reading of @source as a whole failed; NULL: it did not. Into @text. */

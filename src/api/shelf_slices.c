@@ -43,21 +43,20 @@ static int is_plain(const struct reading *whole)
 
 /* ---- the index of a source ------------------------------------------------------------------------------------------- */
 
-/** paths() - where the index of @item is looked for, and put: beside it, else in the cache. */
-static void paths(const struct shelf_item *item, struct buf *beside, struct buf *cache)
+/** paths() - where the index of the recording @path (NULL: none) is looked for, and put: beside it, else in the cache. */
+static void paths(const char *path, struct buf *beside, struct buf *cache)
 {
 	const char *home = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
-	if (!item->path)
+	if (!path)
 		return;
-	buf_printf(beside, "%s.slices", item->path);
+	buf_printf(beside, "%s.slices", path);
 	if (home && *home == '/')
 		buf_printf(cache, "%s/byteledger", home);
 	else if (user && *user == '/')
 		buf_printf(cache, "%s/.cache/byteledger", user);
 	if (cache->len)
-		buf_printf(
-			cache, "/%016llx.slices",
-			(unsigned long long)hash_bytes(item->path, strlen(item->path), 0x736c6963));
+		buf_printf(cache, "/%016llx.slices",
+			   (unsigned long long)hash_bytes(path, strlen(path), 0x736c6963));
 }
 
 static int load(const struct shelf_item *item, uint64_t identity, struct slices **out)
@@ -65,9 +64,18 @@ static int load(const struct shelf_item *item, uint64_t identity, struct slices 
 	CLEANUP(buf_fini) struct buf beside = { 0 };
 	CLEANUP(buf_fini) struct buf cache = { 0 };
 	struct err none = { 0 };
-	paths(item, &beside, &cache);
+	paths(item->path, &beside, &cache);
 	return (beside.len && slices_load(buf_cstr(&beside), identity, out, &none) == 0) ||
 	       (cache.len && slices_load(buf_cstr(&cache), identity, out, &none) == 0);
+}
+
+int shelf_has_slices(const char *path, uint64_t identity)
+{
+	CLEANUP(buf_fini) struct buf beside = { 0 };
+	CLEANUP(buf_fini) struct buf cache = { 0 };
+	paths(path, &beside, &cache);
+	return (beside.len && slices_are_there(buf_cstr(&beside), identity)) ||
+	       (cache.len && slices_are_there(buf_cstr(&cache), identity));
 }
 
 /* A folder that nobody may write to, a full disk: then it is made again next time. */
@@ -76,7 +84,7 @@ static int save(const struct shelf_item *item, uint64_t identity, const struct s
 	CLEANUP(buf_fini) struct buf beside = { 0 };
 	CLEANUP(buf_fini) struct buf cache = { 0 };
 	struct err none = { 0 };
-	paths(item, &beside, &cache);
+	paths(item->path, &beside, &cache);
 	if (beside.len && slices_save(slices, buf_cstr(&beside), identity, &none) == 0)
 		return 1;
 	if (!cache.len)

@@ -85,5 +85,7 @@ void slices_grow_go_on(struct slices_grow *grow);
  */
 int slices_save(const struct slices *slices, const char *path, uint64_t identity, struct err *err);
 int slices_load(const char *path, uint64_t identity, struct slices **out, struct err *err);
+/** slices_are_there() - of that state, as far as the first bytes of the file tell: it was read to its end then, and nothing was missing. */
+int slices_are_there(const char *path, uint64_t identity);
 
 #endif

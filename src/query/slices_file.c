@@ -148,14 +148,35 @@ static int fits(const struct slices *s)
 	return 1;
 }
 
-int slices_load(const char *path, uint64_t identity, struct slices **out, struct err *err)
+/** open_head() - the file, its head and its size; -1: none for that state. */
+static int open_head(const char *path, uint64_t identity, struct head *h, uint64_t *bytes)
 {
 	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	struct head h;
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-	    fileio_pread(fd, &h, sizeof(h), 0) != sizeof(h) || h.magic != MAGIC ||
-	    h.identity != identity)
+	    fileio_pread(fd, h, sizeof(*h), 0) != sizeof(*h) || h->magic != MAGIC ||
+	    h->identity != identity)
+		return -1;
+	*bytes = (uint64_t)st.st_size;
+	int opened = fd;
+	fd = -1;
+	return opened;
+}
+
+int slices_are_there(const char *path, uint64_t identity)
+{
+	struct head h;
+	uint64_t bytes;
+	CLEANUP(fileio_closep) int fd = open_head(path, identity, &h, &bytes);
+	return fd >= 0;
+}
+
+int slices_load(const char *path, uint64_t identity, struct slices **out, struct err *err)
+{
+	struct head h;
+	uint64_t bytes;
+	CLEANUP(fileio_closep) int fd = open_head(path, identity, &h, &bytes);
+	if (fd < 0)
 		return err_set(err, -ENOENT, "no index in '%s'", path);
 	const uint64_t most = 1ull << 32;
 	if (!h.count || h.count > 65536 || h.freed_count > most || h.chunk_count > most ||
@@ -188,7 +209,7 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 	uint64_t at = sizeof(h);
 	for (size_t i = 0; i < PARTS; i++)
 		at += parts[i].bytes;
-	if (at + h.freed_count * sizeof(struct freed_row) != (uint64_t)st.st_size)
+	if (at + h.freed_count * sizeof(struct freed_row) != bytes)
 		return err_set(err, -ENOENT, "no index in '%s'", path);
 	/* read, not mapped: who cuts the file would end the server */
 	void **to[PARTS] = { (void **)&s->slices, (void **)&s->chunks, (void **)&s->kept,
