@@ -21,7 +21,7 @@ struct growing {
 
 static uint64_t slice_end(const struct growing *g, unsigned slice)
 {
-	/* the last one ends before the end: what a program frees when it exits says nothing of growth */
+	/* the last one ends before the end: a program may be about to exit */
 	return g->from_ns +
 	       (uint64_t)((__uint128_t)(g->to_ns - g->from_ns) * (slice + 1) / (SLICES + 1));
 }
@@ -244,6 +244,33 @@ static int answer(struct v1_call *call, const struct growing *g, const uint64_t 
 	return rc;
 }
 
+/**
+ * before_exit() - where @to_ns, the end of a program, is cut: what it frees when nothing is asked for any more, before it exits, says nothing of
+ * growth. At most a quarter of the time: who only frees for longer does shrink.
+ */
+static uint64_t before_exit(const struct book *book, uint64_t from_ns, uint64_t to_ns)
+{
+	size_t count;
+	const struct prof_point *points = prof_timeline(book->names, &count);
+	const struct prof_process *process = prof_process(book->names);
+	size_t first = count;
+	if (!process || !process->ended || to_ns <= from_ns)
+		return to_ns;
+	/* back to the first stretch in which something is freed and nothing is asked for, then or later */
+	for (size_t i = count; i-- > 1 && points[i].allocations == points[i - 1].allocations;)
+		if (points[i].frees > points[i - 1].frees)
+			first = i;
+	if (first == count)
+		return to_ns;
+	uint64_t stretch = to_ns / (PROF_POINTS_MAX / 2), cut = points[first].time_ns;
+	cut = cut > stretch ? cut - stretch : 0;
+	if (cut < points[first - 1].time_ns)
+		cut = points[first - 1].time_ns;
+	if (cut < to_ns - (to_ns - from_ns) / 4)
+		cut = to_ns - (to_ns - from_ns) / 4;
+	return cut < to_ns ? cut : to_ns;
+}
+
 int v1_growth(struct v1_call *call, struct err *err)
 {
 	const struct blocks *blocks;
@@ -272,6 +299,8 @@ int v1_growth(struct v1_call *call, struct err *err)
 			     .to_ns = filter.to_ns < filter.end_ns ? filter.to_ns : filter.end_ns,
 			     .accounts = book->count,
 			     .err = err };
+	if (filter.to_ns >= filter.end_ns)
+		g.to_ns = before_exit(book, g.from_ns, g.to_ns);
 	g.to_ns = g.to_ns > g.from_ns ? g.to_ns : g.from_ns + SLICES;
 	filter.from_ns = 0; /* what was there before counts: the range is what is looked at */
 	g.live = calloc((size_t)SLICES * (book->count + 1), sizeof(*g.live));
