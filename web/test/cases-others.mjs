@@ -164,40 +164,54 @@ export const cases = {
 			() => "#/overview",
 			() => "#/losses",
 		];
-		const times = [];
 		const slow = [];
-		for (let i = 0; i < 300; i++) {
-			const hash = some[random(some.length)]();
-			const ms = await page.evaluate(
-				(to) =>
-					new Promise((done) => {
-						if (location.hash === to)
-							return done(0);
-						const root = document.documentElement;
-						const from = performance.now();
-						root.removeAttribute("data-settled");
-						location.hash = to;
-						const watch = new MutationObserver(() => {
-							if (root.hasAttribute("data-settled")) {
-								watch.disconnect();
-								done(window.__painted() - from);
-							}
-						});
-						watch.observe(root, { attributes: true });
-					}),
-				hash,
-			);
-			if (ms)
-				times.push(ms);
-			if (ms > 200)
-				slow.push(`${Math.round(ms)} ${hash}`);
-		}
-		times.sort((a, b) => a - b);
-		figures.interactions = times.length;
-		figures.p50_ms = Math.round(times[times.length >> 1]);
-		figures.p95_ms = Math.round(times[Math.floor(times.length * 0.95)]);
-		figures.max_ms = Math.round(times[times.length - 1]);
+		/** From a change of the address until what it asks for is drawn, `count` times. */
+		const timed = async (kinds, count) => {
+			const times = [];
+			for (let i = 0; i < count; i++) {
+				const hash = kinds[random(kinds.length)]();
+				const ms = await page.evaluate(
+					(to) =>
+						new Promise((done) => {
+							if (location.hash === to)
+								return done(0);
+							const root = document.documentElement;
+							const from = performance.now();
+							root.removeAttribute("data-settled");
+							location.hash = to;
+							const watch = new MutationObserver(() => {
+								if (root.hasAttribute("data-settled")) {
+									watch.disconnect();
+									done(window.__painted() - from);
+								}
+							});
+							watch.observe(root, { attributes: true });
+						}),
+					hash,
+				);
+				if (ms)
+					times.push(ms);
+				if (ms > 200)
+					slow.push(`${Math.round(ms)} ${hash}`);
+			}
+			times.sort((a, b) => a - b);
+			return { count: times.length, p50_ms: Math.round(times[times.length >> 1]), p95_ms: Math.round(times[Math.floor(times.length * 0.95)]), max_ms: Math.round(times[times.length - 1]) };
+		};
+		const all = await timed(some, 300);
+		figures.interactions = all.count;
+		figures.p50_ms = all.p50_ms;
+		figures.p95_ms = all.p95_ms;
+		figures.max_ms = all.max_ms;
 		figures.slow = slow.length;
+		// any moment and range: nothing of them is kept, each is added up anew. The index has to be there, which is made behind the first opening
+		await page.evaluate(() => fetch("/api/v1/tree?nodes=600&at=1%25"));
+		const seconds = summary.process.runtime_ns / 1e9;
+		const moment = () => (random(1e6) / 1e6) * seconds;
+		const range = () => [moment(), moment()].sort((a, b) => a - b).map((t) => `${t.toFixed(3)}s`);
+		figures.moments = await timed([() => `#/flame?cost=live&at=${moment().toFixed(3)}s`], 40);
+		figures.made_in_ranges = await timed([() => ((r) => `#/flame?cost=allocated&from=${r[0]}&to=${r[1]}`)(range())], 40);
+		figures.still_there = await timed([() => ((r) => `#/flame?cost=live&from=${r[0]}&to=${r[1]}&at=${r[1]}`)(range())], 40);
+		figures.tables_of_ranges = await timed([() => ((r) => `#/table?cost=peak&from=${r[0]}&to=${r[1]}`)(range())], 40);
 		writeFileSync(join(out, "slow.txt"), slow.join("\n"));
 		// Stop: the server's work ends with the question
 		await page.evaluate(() => void (location.hash = "#/blocks?min-size=63"));
