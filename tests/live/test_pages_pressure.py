@@ -91,6 +91,24 @@ def test_what_a_memory_cgroup_swaps_out_keeps_its_stack(stepper, tmp_path): # no
             assert process["lost"]["events"] - process["lost"]["by_reason"].get("events_missed", 0) == 0
 
 
+def test_what_is_paged_out_and_read_in_again_keeps_its_stack(stepper, tmp_path): # noqa: F811
+    s = stepper()
+    s.go("mmap")
+    with swap(tmp_path, 64):
+        s.go("pageout")
+        process, figures = s.still()
+        held_against_kernel(process, figures)
+        assert process["unattributed"] == {} and process["kinds"]["swap"] >= 3 * MIB, process["kinds"]
+        assert of_function(process, "way_mmap", ("anon", "swap")) == 16 * MIB
+        s.go("dontneed") # of others
+        s.go("pagein")
+        process, figures = s.still()
+        held_against_kernel(process, figures)
+        # what comes back is read in for whoever looks
+        assert process["unattributed"] == {} and process["kinds"]["swap"] == 0
+        assert of_function(process, "way_mmap") + of_function(process, "way_pagein", ("anon",)) == 10 * MIB
+
+
 def test_pages_of_the_pool_have_the_stack_that_touched_them(stepper): # noqa: F811
     pool = "/proc/sys/vm/nr_hugepages"
     before = open(pool).read()

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -303,6 +304,12 @@ APART static void way_pageout(void)
 	KEEP(kept[1]);
 }
 
+APART static void way_pagein(void)
+{
+	look(kept[1] + 8 * MIB, 4 * MIB);
+	KEEP(kept[1]);
+}
+
 APART static void way_hugetlb(void)
 {
 	char *p = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE,
@@ -453,6 +460,42 @@ APART static void way_unmap(void)
 	KEEP(kept[1]);
 }
 
+/* Still there until the kernel wants them. */
+APART static void way_lazyfree(void)
+{
+	char *p = map(4 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(p, 4 * MIB, MADV_NOHUGEPAGE);
+	touch(p, 4 * MIB);
+	madvise(p, 2 * MIB, MADV_FREE);
+	KEEP(p);
+}
+
+/* By another process, which nobody follows: it is given the pages that are put here. */
+APART static void way_written(void)
+{
+	/* where nothing was before */
+	char *p = mmap((void *)0x300000000000, 4 * MIB, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (p == MAP_FAILED)
+		exit(9);
+	madvise(p, 4 * MIB, MADV_NOHUGEPAGE);
+	pid_t parent = getpid(), writer = fork();
+	if (writer == 0) {
+		static char part[64 << 10];
+		for (size_t i = 0; i < 4 * MIB; i += sizeof(part)) {
+			const struct iovec from = { part, sizeof(part) },
+					   to = { p + i, sizeof(part) };
+			if (process_vm_writev(parent, &from, 1, &to, 1, 0) != (ssize_t)sizeof(part))
+				_exit(9);
+		}
+		_exit(0);
+	}
+	int status = -1;
+	if (waitpid(writer, &status, 0) != writer || status)
+		exit(9);
+	KEEP(p);
+}
+
 static const struct {
 	const char *name;
 	void (*go)(void);
@@ -483,6 +526,7 @@ static const struct {
 	     { "willcollapse", way_willcollapse },
 	     { "fragment", way_fragment },
 	     { "pageout", way_pageout },
+	     { "pagein", way_pagein },
 	     { "hugetlb", way_hugetlb },
 	     { "big", way_big },
 	     { "bigagain", way_bigagain },
@@ -491,6 +535,8 @@ static const struct {
 	     { "leaf", way_leaf },
 	     { "leafinside", way_leafinside },
 	     { "churn", way_churn },
+	     { "lazyfree", way_lazyfree },
+	     { "written", way_written },
 	     { "exec", way_exec },
 	     { "unmap", way_unmap } };
 
