@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "model/history.h"
 
@@ -117,6 +118,9 @@ int alert_set_asks(const struct alert_set *set, enum alert_kind kind);
  */
 int alert_check(struct alert_set *set, const struct history *history,
 		const struct alert_facts *facts, struct alert_event *events);
+
+/** alert_event_line() - the rule, what it found, and whose: for a terminal. */
+void alert_event_line(struct buf *to, const struct alert_event *event);
 
 enum alert_action_kind { ALERT_LOG, ALERT_EXIT, ALERT_EXEC, ALERT_POST, ALERT_SNAPSHOT };
 struct alert_action {

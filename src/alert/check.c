@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "alert/alert.h"
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "view/growth.h"
 
@@ -507,4 +508,14 @@ int alert_check(struct alert_set *set, const struct history *history,
 	set->checked = 1;
 	free(l.now);
 	return rc < 0 ? rc : met;
+}
+
+void alert_event_line(struct buf *to, const struct alert_event *event)
+{
+	CLEANUP(buf_fini) struct buf words = { 0 };
+	buf_printf(&words, "%s: %s", event->rule->text, event->words);
+	text_escape(to, buf_cstr(&words), 0);
+	buf_printf(to, " (process %d, ", (int)event->pid);
+	text_escape(to, event->comm, 0);
+	buf_putc(to, ')');
 }

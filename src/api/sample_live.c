@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/sample_live.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define WAIT_NS 5000000000ull /* then the last answer is given; it says of when it is */
@@ -39,13 +41,25 @@ struct serving_more sample_live_more(struct sample_live *live)
 	return (struct serving_more){ &live->route, 1, live->lives.all, live->lives.count };
 }
 
-void sample_live_answer(struct sample_live *live, char *text, size_t len)
+int sample_live_answer(struct sample_live *live, int (*write)(void *ctx, FILE *to, struct err *err),
+		       void *ctx, struct err *err)
 {
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
+	int rc = to ? write(ctx, to, err) : err_set(err, -ENOMEM, "cannot answer");
+	if (to && fclose(to) != 0 && !rc)
+		rc = err_set(err, -ENOMEM, "cannot answer");
+	if (rc < 0) {
+		free(text);
+		return rc;
+	}
 	pthread_mutex_lock(&live->lock);
 	free(live->text);
 	live->text = text;
 	live->len = len;
 	pthread_mutex_unlock(&live->lock);
+	return rc;
 }
 
 void sample_live_fini(struct sample_live *live)

@@ -21,8 +21,9 @@ struct sample_live {
 void sample_live_init(struct sample_live *live, struct sample_life *life);
 /** sample_live_more() - what is to be served; opt->more of a server. */
 struct serving_more sample_live_more(struct sample_live *live);
-/** sample_live_answer() - the JSON of now; @text is taken over. Any thread. */
-void sample_live_answer(struct sample_live *live, char *text, size_t len);
+/** sample_live_answer() - @write writes the JSON of now. Any thread. 0 or negative errno. */
+int sample_live_answer(struct sample_live *live, int (*write)(void *ctx, FILE *to, struct err *err),
+		       void *ctx, struct err *err);
 void sample_live_fini(struct sample_live *live);
 
 #endif

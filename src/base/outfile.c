@@ -159,3 +159,10 @@ FILE *outfile_create(const char *path, char **made, struct err *err)
 	*made = NULL;
 	return NULL;
 }
+
+int outfile_is(const char *path, const char *other)
+{
+	struct stat a, b;
+	return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}

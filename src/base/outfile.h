@@ -21,6 +21,8 @@ struct outfile {
  * A signal that ends us meanwhile takes the temporary file along. One at a time; not thread-safe.
  */
 int outfile_open(struct outfile *out, const char *path, int compress, struct err *err);
+/** outfile_is() - 1: @path is the file @other, by whatever name. */
+int outfile_is(const char *path, const char *other);
 /** outfile_commit() - flush, close, put in place. On failure nothing is left behind, what stood at the path stays. */
 int outfile_commit(struct outfile *out, struct err *err);
 /** outfile_fini() - close and remove what was not committed. CLEANUP(outfile_fini) works. */

@@ -2,7 +2,6 @@
 /* check.c - `byteledger check`: what this machine permits this user, each line tried and not assumed. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/jsonw.h"
 #include "cmd/cmd.h"
@@ -60,8 +59,7 @@ int cmd_check(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.doc = "Say what this machine and user permit, line by line, with the remedy. "
-		       "Every line "
-		       "is tried.",
+		       "Every line is tried.",
 	};
 	struct check check = { 0 };
 	if (cmd_parse(&argp, argc, argv, NULL, &check) < 0)

@@ -67,6 +67,8 @@ double cmd_take_seconds(const char *option, const char *arg, double least);
 pid_t cmd_take_pid(const char *arg);
 /** cmd_take_json() - "text" or "json": 1 for the latter. */
 int cmd_take_json(const char *arg);
+/** cmd_take_format() - one of @words by its place; else the usage error names @hint. */
+int cmd_take_format(const char *arg, const char *const *words, size_t count, const char *hint);
 /** cmd_find_word() - which of @words @arg is; -1: none. */
 int cmd_find_word(const char *arg, const char *const *words, size_t count);
 

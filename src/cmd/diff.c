@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
@@ -43,18 +41,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int parse_format(const char *text, enum format *format, struct err *err)
-{
-	static const char *const words[] = { "text", "json", "folded" };
-	int word = cmd_find_word(text, words, ARRAY_LEN(words));
-	if (word >= 0) {
-		*format = (enum format)word;
-		return 0;
-	}
-	err_set(err, -EINVAL, "unknown format '%s'", text);
-	return err_hint(err, "one of: text json folded");
-}
-
 static int take_side(struct diff *d, const char *word, struct err *err)
 {
 	if (d->count == ARRAY_LEN(d->sides))
@@ -66,6 +52,7 @@ static int take_side(struct diff *d, const char *word, struct err *err)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct diff *d = state->input;
+	static const char *const formats[] = { "text", "json", "folded" };
 	int rc = 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -73,7 +60,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[1] = &d->selection;
 		break;
 	case OPT_FORMAT:
-		rc = parse_format(arg, &d->format, &d->err);
+		d->format = (enum format)cmd_take_format(arg, formats, ARRAY_LEN(formats),
+							 "one of: text json folded");
 		break;
 	case OPT_FAIL_IF:
 		rc = growth_limits_add(&d->limits, arg, &d->err);
@@ -93,21 +81,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (rc < 0)
 		cmd_refuse(&d->err);
 	return 0;
-}
-
-/* FILE, or FILE@TIME; a file that is called so is meant first. */
-static int split(struct side *side, struct err *err)
-{
-	const char *at = strrchr(side->word, '@');
-	if (!at || at == side->word || access(side->word, F_OK) == 0) {
-		side->path = strdup(side->word);
-	} else {
-		int rc = query_time_parse(at + 1, &side->at, err);
-		if (rc < 0)
-			return rc;
-		side->path = strndup(side->word, (size_t)(at - side->word));
-	}
-	return side->path ? 0 : err_set(err, -ENOMEM, "cannot read '%s'", side->word);
 }
 
 static int read_side(struct diff *d, struct side *side, struct err *err)
@@ -219,8 +192,8 @@ int cmd_diff(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "BASE FILE",
 		.doc = "Say what changed between two recordings, or between two moments of one "
-		       "(FILE@TIME): what grew, what is new, what is gone.\v"
-		       "Rows meet by function, not by address: BASE may be of an earlier build.",
+		       "(FILE@TIME): what grew, what is new, what is gone.\vRows meet by function, "
+		       "not by address: BASE may be of an earlier build.",
 		.children = children,
 	};
 	struct diff d = { 0 };
@@ -228,7 +201,9 @@ int cmd_diff(int argc, char **argv)
 		return CMD_USAGE;
 	int status = CMD_OK;
 	for (size_t i = 0; status == CMD_OK && i < ARRAY_LEN(d.sides); i++)
-		if (split(&d.sides[i], &d.err) < 0 || read_side(&d, &d.sides[i], &d.err) < 0)
+		if (query_path_split(d.sides[i].word, &d.sides[i].path, &d.sides[i].at, &d.err) <
+			    0 ||
+		    read_side(&d, &d.sides[i], &d.err) < 0)
 			status = cmd_fail(&d.err);
 	if (status == CMD_OK)
 		status = compare(&d);

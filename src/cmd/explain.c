@@ -16,6 +16,7 @@
 #include "out/explain.h"
 #include "query/balance.h"
 #include "query/query.h"
+#include "recorder/scratch.h"
 
 enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT, OPT_MAP };
 
@@ -51,11 +52,6 @@ static const struct argp_option options[] = {
 	{ "output", 'o', "FILE", 0, "With a program: the recording to write, and keep", 2 },
 	{ 0 },
 };
-
-static int file_given(const struct explaining *x)
-{
-	return x->path != NULL;
-}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -106,18 +102,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		x->path = arg;
 		return CMD_TAKEN;
 	case ARGP_KEY_END:
-		if (file_given(x) + targets_given(&x->targets) + x->with_program > 1)
+		if ((x->path != NULL) + targets_given(&x->targets) + x->with_program > 1)
 			cmd_usage("a FILE, a process or a program: one of them");
-		if (!file_given(x) && !targets_given(&x->targets) && !x->with_program)
+		if (!x->path && !targets_given(&x->targets) && !x->with_program)
 			cmd_usage("nothing to explain: -p PID, FILE or -- PROGRAM");
-		if ((x->at.kind || x->diff.kind) && !file_given(x))
+		if ((x->at.kind || x->diff.kind) && !x->path)
 			cmd_usage("--at and --diff are for a recording");
 		if (x->freeze && !targets_given(&x->targets))
 			cmd_usage("--freeze is for a running process: -p PID");
 		if (x->targets.follow_children && !targets_given(&x->targets))
 			cmd_usage("--follow-children is for running processes: -p PID; 'byteledger "
-				  "run "
-				  "--follow-children' records children, too");
+				  "run --follow-children' records children, too");
 		if (x->output && !x->with_program)
 			cmd_usage("-o is for the recording of a program: -- PROGRAM");
 		return 0;
@@ -178,18 +173,12 @@ static int explain_file(const struct explaining *x, struct err *err)
 static int explain_program(struct explaining *x, char **argv)
 {
 	struct err err = { 0 };
-	const char *tmp = getenv("TMPDIR");
-	char folder[512], name[600] = "", made[1024];
-	snprintf(folder, sizeof(folder), "%s/byteledger.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+	struct scratch scratch = { 0 };
+	char made[1024];
 	cmd_status_is_programs();
-	if (!x->output) {
-		if (!mkdtemp(folder)) {
-			err_set(&err, -errno, "cannot make a folder for the recording");
-			return cmd_fail(&err);
-		}
-		snprintf(name, sizeof(name), "%s/explain.blt", folder);
-	}
-	int status = record_quietly(x->output ? x->output : name, argv, made, sizeof(made));
+	if (!x->output && scratch_make(&scratch, &err) < 0)
+		return cmd_fail(&err);
+	int status = record_quietly(x->output ? x->output : scratch.path, argv, made, sizeof(made));
 	if (made[0]) {
 		x->path = made;
 		int rc = explain_file(x, &err);
@@ -201,10 +190,8 @@ static int explain_program(struct explaining *x, char **argv)
 		if (rc < 0)
 			cmd_fail(&err);
 	}
-	if (!x->output) {
-		unlink(made);
-		rmdir(folder);
-	}
+	if (!x->output)
+		scratch_remove(&scratch, made);
 	return status;
 }
 
@@ -218,8 +205,7 @@ int cmd_explain(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "[FILE | -- PROGRAM [ARGS...]]",
 		.doc = "Say why a process is as large as it is: every resident byte on one line, "
-		       "the lines add up to "
-		       "the kernel's figure, and what would bring it back.",
+		       "the lines add up to the kernel's figure, and what would bring it back.",
 		.children = children,
 	};
 	struct explaining x = { 0 };

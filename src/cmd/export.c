@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* export.c - `byteledger export FILE --to FORMAT`: a recording in the words of other tools. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/outfile.h"
@@ -26,13 +23,11 @@ enum { OPT_TO = 256 };
 static const struct argp_option options[] = {
 	{ "to", OPT_TO, "FORMAT|TIME", 0,
 	  "folded, flamegraph, pprof, speedscope, heaptrack, massif, dhat, csv, json or jsonl; may "
-	  "be "
-	  "given once more as a TIME: only what was allocated before it",
+	  "be given once more as a TIME: only what was allocated before it",
 	  0 },
 	{ "output", 'o', "OUT", 0,
 	  "Write here instead of to standard output; an existing file is replaced when all is "
-	  "written. Text ends up "
-	  "compressed where OUT ends in .gz or .zst",
+	  "written. Text ends up compressed where OUT ends in .gz or .zst",
 	  0 },
 	{ 0 },
 };
@@ -92,36 +87,6 @@ static int check_words(const struct export *e, struct err *err)
 		err);
 }
 
-/* Nothing to write is no failure, but an empty file that nobody explains looks like one. */
-static void tell_nothing(const struct export *e, const struct prof *prof, enum view_cost cost)
-{
-	/* a table lists what has none of the cost, too */
-	int shows_cost = e->format->words & OUT_WORD_COST && !(e->format->words & OUT_WORD_BY);
-	struct prof_totals totals;
-	prof_totals(prof, &totals);
-	if (!totals.cost.allocations && !query_is_empty(&e->selection.query))
-		cmd_say("no allocation of '%s' fits the selection: the export is empty", e->path);
-	else if (!totals.cost.allocations)
-		cmd_say("no allocation is in '%s': the export is empty", e->path);
-	else if (shows_cost && !view_cost_of(&totals.cost, cost))
-		cmd_say("no allocation of '%s' has the cost '%s': the export shows none", e->path,
-			view_cost_name(cost));
-}
-
-static int write_stream(const struct export *e, struct recording *rec, const struct prof *prof,
-			FILE *to, struct err *err)
-{
-	struct out_stream *stream = e->format->stream(to, prof, err);
-	if (!stream)
-		return err->code;
-	int rc = recording_stream(rec, &e->selection.query, out_stream_sink(stream), err);
-	if (rc < 0) {
-		out_stream_free(stream);
-		return rc;
-	}
-	return out_stream_finish(stream, err);
-}
-
 static int open_out(struct export *e, struct outfile *out)
 {
 	if (e->out_path)
@@ -144,13 +109,14 @@ int cmd_export(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "FILE",
-		.doc = "Write a recording in the format of another tool.\v"
-		       "TIME is 10s or 1h30m (from the start), -5m (from the end), 50%, peak, end, "
-		       "a clock time of the recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. "
-		       "SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
+		.doc = "Write a recording in the format of another tool.\vTIME is 10s or 1h30m "
+		       "(from the start), -5m (from the end), 50%, peak, end, a clock time of the "
+		       "recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. SIZE is 100, 64K, "
+		       "1.5M. Bounds are inclusive.",
 		.children = children,
 	};
 	struct export e = { 0 };
+	char nothing[512];
 	if (cmd_parse(&argp, argc, argv, NULL, &e) < 0)
 		return CMD_USAGE;
 	if (check_words(&e, &e.err) < 0) {
@@ -161,9 +127,7 @@ int cmd_export(int argc, char **argv)
 	if (!rec)
 		return cmd_fail(&e.err);
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
-	struct stat in_st, out_st;
-	if (e.out_path && stat(e.path, &in_st) == 0 && stat(e.out_path, &out_st) == 0 &&
-	    in_st.st_dev == out_st.st_dev && in_st.st_ino == out_st.st_ino) {
+	if (e.out_path && outfile_is(e.out_path, e.path)) {
 		err_set(&e.err, -EINVAL, "cannot write '%s': it is what is read", e.out_path);
 		err_hint(&e.err, "another name behind -o");
 		return cmd_fail(&e.err);
@@ -204,9 +168,12 @@ int cmd_export(int argc, char **argv)
 		.inverted = e.selection.inverted,
 		.moment = e.selection.query.at.kind != QUERY_TIME_NONE,
 	};
-	tell_nothing(&e, prof, opt.cost);
+	if (out_format_nothing(e.format, prof, &e.selection.query, e.path, opt.cost, nothing,
+			       sizeof(nothing)))
+		cmd_say("%s", nothing);
 	int rc = e.format->reading ? e.format->reading(out.to, prof, &opt, &e.err)
-				   : write_stream(&e, rec, prof, out.to, &e.err);
+				   : out_format_stream(e.format, out.to, rec, &e.selection.query,
+						       prof, &e.err);
 	if (recording_warning(rec) && !warned) /* seen in the events only */
 		cmd_say("%s", recording_warning(rec));
 	if (rc == 0)

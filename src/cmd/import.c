@@ -42,8 +42,7 @@ int cmd_import(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE",
 		.doc = "Turn a heaptrack file (format 0 to 3, raw or interpreted, plain, gzip or "
-		       "zstd), or the rings of a library that found no recorder, into a "
-		       "recording.",
+		       "zstd), or the rings of a library that found no recorder, into a recording.",
 		.children = children,
 	};
 	struct import import = { 0 };
@@ -53,12 +52,6 @@ int cmd_import(int argc, char **argv)
 	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(import.path, &err);
 	if (!rec)
 		return cmd_fail(&err);
-	if (recording_kind(rec) == RECORDING_BLT) {
-		err_set(&err, -EINVAL, "'%s' is a recording already", import.path);
-		err_hint(&err,
-			 "'byteledger report' reads it; 'byteledger export' writes other formats");
-		return cmd_fail(&err);
-	}
 	char *path = NULL;
 	int rc = recorder_import(rec, import.out_path, &path, &err);
 	if (recording_warning(rec))

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* info.c - `byteledger info FILE`: what is in a recording, and whether all of it can be read. */
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
@@ -40,9 +37,8 @@ int cmd_info(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "FILE",
-		.doc = "Tell what is in a recording, and whether all of it can be read.\v"
-		       "Reads the whole file and checks every block; memory does not grow with its "
-		       "length.",
+		.doc = "Tell what is in a recording, and whether all of it can be read.\vReads the "
+		       "whole file and checks every block; memory does not grow with its length.",
 		.children = children,
 	};
 	struct info_args args = { 0 };
@@ -63,11 +59,7 @@ int cmd_info(int argc, char **argv)
 		out_contents_text(stdout, &contents);
 	if (rc >= 0 && contents.file.damaged_blocks) {
 		fflush(stdout);
-		rc = err_set(&err, -EBADMSG,
-			     "'%s' is damaged: %" PRIu64 " blocks (%" PRIu64
-			     " bytes) could not be read",
-			     args.path, contents.file.damaged_blocks, contents.file.skipped_bytes);
-		err_hint(&err, "reports say what they lack; a copy of before the damage is whole");
+		rc = contents_damaged(&contents, args.path, &err);
 	}
 	return rc < 0 ? cmd_fail(&err) : CMD_OK;
 }

@@ -83,9 +83,8 @@ void cmd_refuse(const struct err *err)
 
 static void print_help(FILE *to)
 {
-	fputs("Usage: byteledger COMMAND [OPTIONS] [--] [PROGRAM [ARGS...]]\n"
-	      "Keeps the books on a Linux process: which code, allocator or file holds its "
-	      "memory.\n\nCommands:\n",
+	fputs("Usage: byteledger COMMAND [OPTIONS] [--] [PROGRAM [ARGS...]]\nKeeps the books on a "
+	      "Linux process: which code, allocator or file holds its memory.\n\nCommands:\n",
 	      to);
 	for (const struct command *c = commands; c->name; c++)
 		fprintf(to, "  %-12s %s\n", c->name, c->summary);

@@ -2,7 +2,6 @@
 /* net.c - `byteledger net`: which job, and its options. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "cmd/net_job.h"
@@ -74,7 +73,9 @@ static int word(struct parsed *p, const char *arg, struct argp_state *state)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct parsed *p = state->input;
+	static const char *const formats[] = { "jsonl", "json", "table" };
 	struct net_job *job = &p->job;
+	int which;
 	switch (key) {
 	case OPT_CONFIG:
 		job->config = arg;
@@ -104,14 +105,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_FORMAT:
 		p->format_given = 1;
-		if (strcmp(arg, "jsonl") == 0)
-			job->format = NET_FORMAT_JSONL;
-		else if (strcmp(arg, "json") == 0)
-			job->format = NET_FORMAT_JSON;
-		else if (strcmp(arg, "table") == 0)
-			job->format = NET_FORMAT_TABLE;
-		else
+		which = cmd_find_word(arg, formats, ARRAY_LEN(formats));
+		if (which < 0)
 			cmd_usage("unknown format '%s': jsonl, json or table", arg);
+		job->format = (enum out_capture_format)which;
 		return 0;
 	case ARGP_KEY_ARG:
 		return word(p, arg, state);
@@ -130,15 +127,14 @@ int cmd_net(int argc, char **argv)
 		parse,
 		"--config FILE\nreplay INPUT\nreprocess --store DB --identity FILE",
 		"Record what a Tezos node says to its peers and to its log, or decode recorded "
-		"traffic: every message of both directions, with only the node's identity.\v"
-		"With --config the nodes of FILE are recorded until SIGTERM or Ctrl-C, and served "
-		"over HTTP on the ports it names; 'man byteledger-net' has its keys.\n\n"
-		"INPUT is a pcap or pcapng file, or JSON lines "
-		"{\"from\":\"initiator\"|\"responder\",\"hex\":\"...\"} with "
-		"optional \"conn\", \"time_ns\" and \"gap\" (bytes known lost). Without --identity "
-		"everything stays sealed; "
-		"without --local or --role ours is the side whose key an identity has, else the "
-		"initiator. reprocess decodes what a store keeps sealed.",
+		"traffic: every message of both directions, with only the node's identity.\vWith "
+		"--config the nodes of FILE are recorded until SIGTERM or Ctrl-C, and served over "
+		"HTTP on the ports it names; 'man byteledger-net' has its keys.\n\nINPUT is a pcap "
+		"or pcapng file, or JSON lines "
+		"{\"from\":\"initiator\"|\"responder\",\"hex\":\"...\"} with optional \"conn\", "
+		"\"time_ns\" and \"gap\" (bytes known lost). Without --identity everything stays "
+		"sealed; without --local or --role ours is the side whose key an identity has, "
+		"else the initiator. reprocess decodes what a store keeps sealed.",
 		NULL,
 		NULL,
 		NULL

@@ -9,8 +9,7 @@
 #include "net/conn.h"
 #include "net/tcp.h"
 #include "node/identities.h"
-
-enum net_format { NET_FORMAT_JSONL, NET_FORMAT_JSON, NET_FORMAT_TABLE };
+#include "out/capture.h"
 
 struct net_job {
 	const char *config; /* record */
@@ -19,7 +18,7 @@ struct net_job {
 	const char *local;          /* ADDR or ADDR:PORT, NULL = not given */
 	struct net_addr local_addr; /* the same, read; port 0 = any */
 	enum net_role role;
-	enum net_format format;
+	enum out_capture_format format;
 	const char *input;
 	const char *store_path;
 };

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - `byteledger pages TARGET`: every resident page by the call stack that made it so, live. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/pages.h"
@@ -38,8 +34,7 @@ static const struct argp_option options[] = {
 	  "Add up what has less than so many KiB (default 256; 0: show everything)", 2 },
 	{ "reverse", OPT_REVERSE, NULL, 0,
 	  "Outermost functions on top, callees below; else the function that touched the page is "
-	  "on "
-	  "top",
+	  "on top",
 	  2 },
 	{ "kind", OPT_KIND, "WORD,...", 0,
 	  "Of these kinds only: anon, shmem, file (together RSS), swap, hugetlb, cache, kernel, "
@@ -59,8 +54,7 @@ static const struct argp_option options[] = {
 	{ "jsonl", OPT_JSONL, NULL, 0, "An object for each reading, a line each", 3 },
 	{ "output", 'o', "FILE", 0,
 	  "Record to FILE, a recording a process; %e %p %t %h stand for program, pid, time, host. "
-	  "What "
-	  "exists is kept: .1, .2 ... is appended",
+	  "What exists is kept: .1, .2 ... is appended",
 	  3 },
 	{ "report", OPT_REPORT, "FILE", 0, "Write the result to FILE, named in the same way", 3 },
 	{ "quiet", 'q', NULL, 0, "Print no result", 3 },

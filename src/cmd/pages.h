@@ -8,7 +8,6 @@
 #include "cmd/result.h"
 #include "cmd/serving.h"
 #include "cmd/targets.h"
-#include "recorder/started.h"
 #include "view/pages.h"
 
 /** struct pages_job - what the command line said; texts are argv's. */

@@ -2,11 +2,7 @@
 /*
  * pages_run.c - what `byteledger pages` does with readings (probe/pages_life.h): draw, print, serve.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "api/pages_live.h"
@@ -62,22 +58,10 @@ static void fit(struct run *l, struct out_pages_opt *opt, FILE *to)
 	*opt = (struct out_pages_opt){ .tree = l->job->tree,
 				       .width = terminal.width,
 				       .ascii = terminal.ascii,
-				       .now_ns = clock_ns(CLOCK_MONOTONIC) };
+				       .now_ns = clock_ns(CLOCK_MONOTONIC),
+				       .since = l->job->since_ns != 0 };
 	opt->tree.name = name_frames;
 	opt->tree.name_ctx = l;
-}
-
-/* What @process is compared with: the youngest reading that is old enough, else the oldest. */
-static void compare(const struct run *l, const struct page_process *process,
-		    struct out_pages_opt *opt)
-{
-	const struct page_shot *then = pages_life_then(l->life);
-	if (!l->job->since_ns)
-		return;
-	opt->since = 1;
-	opt->since_ns =
-		then && l->shot->time_ns > then->time_ns ? l->shot->time_ns - then->time_ns : 0;
-	opt->then = then ? page_shot_find(then, process->pid) : NULL;
 }
 
 /* Those that end are told behind those that live; of many that ended, the last. */
@@ -96,7 +80,7 @@ static int print_text(struct run *l, struct err *err)
 			if (!job->result.to)
 				return 0;
 			fit(l, &opt, job->result.to);
-			compare(l, process, &opt);
+			out_pages_since(&opt, l->shot, pages_life_then(l->life), process);
 			int rc = out_pages_text(&text, l->shot, process, &opt, err);
 			if (rc < 0)
 				return rc;
@@ -107,34 +91,14 @@ static int print_text(struct run *l, struct err *err)
 	return 0;
 }
 
-static int rows_of_terminal(void)
-{
-	struct winsize size;
-	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 4 ? size.ws_row : 24;
-}
-
-/* The screen: the first processes as far as they fit. */
 static int draw(struct run *l, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	struct out_pages_opt opt;
-	size_t living = 0, rows = (size_t)rows_of_terminal() - 2;
 	fit(l, &opt, stdout);
-	for (size_t i = 0; i < l->shot->count; i++)
-		living += !l->shot->processes[i]->ended;
-	buf_puts(&text, "\033[H\033[J");
-	for (size_t i = 0, shown = 0; i < l->shot->count && shown < 4; i++) {
-		if (l->shot->processes[i]->ended && living)
-			continue;
-		opt.lines = rows / (living > 3 ? 4 : living ? living : 1);
-		opt.lines = opt.lines > 6 ? opt.lines - 1 : 6;
-		compare(l, l->shot->processes[i], &opt);
-		if (out_pages_text(&text, l->shot, l->shot->processes[i], &opt, err) < 0)
-			return err->code;
-		shown++;
-	}
-	if (living > 4)
-		buf_printf(&text, "%zu more processes\n", living - 4);
+	if (out_pages_screen(&text, l->shot, pages_life_then(l->life), &opt, terminal_rows(stdout),
+			     err) < 0)
+		return err->code;
 	fputs(buf_cstr(&text), stdout);
 	fflush(stdout);
 	l->drawn = 1;
@@ -163,43 +127,16 @@ static int on_ready(void *ctx, struct err *err)
 	l->serving = serving_new(&opt, NULL, 0, err);
 	if (!l->serving)
 		return err->code;
-	const char *note = serving_note(l->serving);
 	fprintf(stderr, "byteledger: serving %sv1/tree; the page: %s\n", serving_url(l->serving),
 		serving_url(l->serving));
-	if (note)
-		fprintf(stderr, "byteledger: %s\n", note);
+	serving_tell_note(l->serving);
 	return 0;
-}
-
-/* Stacks that end in code for which there was no room are no fact about that code. */
-static void tell_tables(struct run *l)
-{
-	struct pageown_info info;
-	struct err ignored = { 0 };
-	if (l->job->quiet || !pages_life_pages(l->life) ||
-	    pageown_info(pages_life_pages(l->life), &info, &ignored) < 0 || !info.tables_left_out)
-		return;
-	cmd_say("%u files with code found no room for their unwind tables (%llu MiB): stacks may "
-		"end in them",
-		info.tables_left_out, (unsigned long long)(info.table_room >> 20));
-	fprintf(stderr, "hint: --tables %llu\n", (unsigned long long)(info.table_room >> 18));
-}
-
-/* Pages of further stacks are counted, and nobody's. */
-static void tell_full(struct run *l)
-{
-	if (l->job->quiet || !l->shot ||
-	    (!l->shot->lost[PAGES_LOST_STACKS] && !l->shot->lost[PAGES_LOST_FRAMES]))
-		return;
-	cmd_say("the kernel's table of %u stacks was full: pages of further ones have none",
-		l->shot->stacks_max);
-	fprintf(stderr, "hint: --stacks %llu\n", l->shot->stacks_max * 4ull);
 }
 
 static int finish(struct run *l, struct err *err)
 {
-	tell_tables(l);
-	tell_full(l);
+	if (!l->job->quiet)
+		pages_life_tell_full(l->life);
 	if ((!l->shot || !l->shot->count) && !l->job->quiet)
 		cmd_say(pages_life_program(l->life)
 				? "the program ended before its pages were counted"

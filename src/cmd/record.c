@@ -5,24 +5,16 @@
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "cmd/cmd.h"
 #include "cmd/open.h"
 #include "cmd/record_opt.h"
-#include "cmd/terminal.h"
-#include "out/out.h"
+#include "cmd/select.h"
 #include "query/query.h"
 #include "recorder/findings.h"
 #include "recorder/recorder.h"
@@ -167,8 +159,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp_option snapshot_options[] = {
 	{ "snapshot", OPT_SNAPSHOT, "TIME", 0,
 	  "Also note every TIME (10s, 5m) where the memory is, for 'byteledger explain'; by "
-	  "default at new peaks of the resident size and before the program ends. At most 0.5 % "
-	  "of a CPU",
+	  "default at new peaks of the resident size and before the program ends. At most 0.5 % of "
+	  "a CPU",
 	  0 },
 	{ "no-pages", OPT_NO_PAGES, NULL, 0,
 	  "Leave resident pages by call stack out; else they are taken along where the kernel "

@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #include "base/outfile.h"
-#include "cmd/quiet.h"
 #include "cmd/serving.h"
 #include "query/limits.h"
+#include "query/suppress_files.h"
 #include "recorder/recorder.h"
 
 struct record_opt {

@@ -2,21 +2,20 @@
 /* record_report.c - what `run` and `heap` say when a program has ended. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/open.h"
-#include "cmd/paged.h"
 #include "cmd/record_opt.h"
 #include "cmd/terminal.h"
 #include "out/explain.h"
 #include "out/family.h"
 #include "out/out.h"
+#include "out/pages.h"
 #include "query/balance.h"
 #include "query/family.h"
+#include "query/resident.h"
 
 static int is_json(const struct record_opt *opt)
 {
@@ -35,6 +34,11 @@ static int tell_balance(FILE *to, const char *path, const struct out_opt *opt, s
 }
 
 /* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
+static FILE *place_of(const struct record_opt *opt)
+{
+	return opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
+}
+
 static int write_report(const struct record_opt *opt, FILE *to, const char *path,
 			const struct prof *prof, const struct suppress *suppress, struct err *err)
 {
@@ -51,7 +55,7 @@ static int write_report(const struct record_opt *opt, FILE *to, const char *path
 		rc = tell_balance(to, path, &out, err);
 	}
 	if (rc >= 0 && !json)
-		rc = paged_text(to, &paged, &out, err);
+		rc = out_pages_below(to, paged.shot, &out, err);
 	fflush(to);
 	return rc;
 }
@@ -73,9 +77,7 @@ void record_tell_family(const struct record_opt *opt, const struct recorder_resu
 	if (family->count < 2)
 		return;
 	int json = is_json(opt);
-	FILE *to = opt->report || json                    ? NULL
-		   : opt->format || isatty(STDOUT_FILENO) ? stdout
-							  : stderr;
+	FILE *to = opt->report || json ? NULL : place_of(opt);
 	struct out_opt out = { .limit = FAMILY_SHOWN };
 	if (to) {
 		terminal_fit(to, &out);
@@ -99,9 +101,7 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 	int shown = !opt->quiet || opt->report;
 	if (!shown && !opt->limits.count)
 		return 0;
-	FILE *to = opt->report                            ? report->to
-		   : opt->format || isatty(STDOUT_FILENO) ? stdout
-							  : stderr;
+	FILE *to = opt->report ? report->to : place_of(opt);
 	int json = is_json(opt);
 	/* what the file says, and nothing that it does not */
 	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);
@@ -129,11 +129,6 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 		return limits_check(&opt->limits, NULL, cmd_say_line) != 0;
 	struct prof_totals totals;
 	prof_totals(prof, &totals);
-	if (!suppress_applied(suppress)) {
-		uint64_t allocations, bytes;
-		suppress_sum(suppress, &allocations, &bytes);
-		totals.cost.leaked -= allocations;
-		totals.cost.leaked_bytes -= bytes;
-	}
+	suppress_subtract(suppress, &totals);
 	return limits_check(&opt->limits, &totals, cmd_say_line) != 0;
 }

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* regions.c - `byteledger regions TARGET`: where a process's memory is right now, by mapping. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -60,8 +56,8 @@ static const struct argp_option options[] = {
 	  3 },
 	{ "probe", OPT_PROBE, NULL, 0,
 	  "Look at mmap() and prctl() by BPF while watching, or for --duration: what is mapped "
-	  "meanwhile "
-	  "is called by the code that asked for it, or by the name that the kernel refused to keep",
+	  "meanwhile is called by the code that asked for it, or by the name that the kernel "
+	  "refused to keep",
 	  3 },
 	{ "compat", OPT_COMPAT, NULL, 0,
 	  "Print the layout of Teranode's memory analyzer, in whole MB, for scripts that read it",
@@ -83,11 +79,11 @@ static void check(const struct regions *r)
 	if (given && r->with_program)
 		cmd_usage("either a program behind '--' or a target");
 	if (!given && !r->with_program && !history_only)
-		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup "
-			  "PATH or -- PROGRAM");
-	if (watch && (r->compat || r->format == FORMAT_CSV || r->sort == REGIONS_BY_PSS))
-		cmd_usage("a watch prints lines or, with --format json, objects, and "
-			  "does not know PSS");
+		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup PATH or "
+			  "-- PROGRAM");
+	if (watch && (r->compat || r->format == OUT_REGIONS_CSV || r->sort == REGIONS_BY_PSS))
+		cmd_usage("a watch prints lines or, with --format json, objects, and does not know "
+			  "PSS");
 	if (live && (r->watch.history || r->watch.rule_count || r->watch.serving.wanted))
 		cmd_usage("--group process --watch is a table to look at: rules, a history and "
 			  "pages are of a watch without --group");
@@ -97,22 +93,22 @@ static void check(const struct regions *r)
 	    r->sort != REGIONS_BY_RSS)
 		cmd_usage("a history is sorted by growth or rss");
 	if (!watch && !live && r->sort == REGIONS_BY_GROWTH)
-		cmd_usage("growth needs a time to look: --watch or --history; --diff "
-			  "tells what grew since a saved reading");
+		cmd_usage("growth needs a time to look: --watch or --history; --diff tells what "
+			  "grew since a saved reading");
 	if (r->probe && !watch && !r->watch.duration_ns && !r->with_program)
 		cmd_usage("--probe needs a time to look: --duration, or a watch");
 	if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
 		cmd_usage("--quick does not know PSS");
-	if (r->compat && (r->format != FORMAT_TEXT || r->group || r->base_path))
+	if (r->compat && (r->format != OUT_REGIONS_TEXT || r->group || r->base_path))
 		cmd_usage("--compat is a text layout of its own");
-	if (r->group && r->group != GROUP_PROCESS && r->format != FORMAT_TEXT)
+	if (r->group && r->group != GROUP_PROCESS && r->format != OUT_REGIONS_TEXT)
 		cmd_usage("--group is for text: json and csv have every mapping");
-	if (r->group == GROUP_PROCESS && (r->format == FORMAT_CSV || r->quick))
+	if (r->group == GROUP_PROCESS && (r->format == OUT_REGIONS_CSV || r->quick))
 		cmd_usage("--group process prints text or json, and needs PSS");
 	if (r->group == GROUP_PROCESS && (r->with_program || (r->watch.duration_ns && !live)))
 		cmd_usage("--group process is of this moment: without a program; with --duration "
 			  "only where --watch makes it a table");
-	if (r->base_path && (r->format == FORMAT_CSV || r->group))
+	if (r->base_path && (r->format == OUT_REGIONS_CSV || r->group))
 		cmd_usage("--diff prints text or json, by label");
 	if (r->quiet && r->output)
 		cmd_usage("-q prints nothing, and -o says where to print");
@@ -160,11 +156,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		word = cmd_find_word(arg, formats, ARRAY_LEN(formats));
 		if (word < 0)
 			cmd_usage("unknown format '%s': text, json or csv", arg);
-		r->format = (enum format)word;
+		r->format = (enum out_regions_format)word;
 		r->format_given = 1;
 		break;
 	case OPT_JSONL:
-		r->format = FORMAT_JSON;
+		r->format = OUT_REGIONS_JSON;
 		r->format_given = r->watch.jsonl = 1;
 		break;
 	case 'o':
@@ -224,15 +220,13 @@ static int look(struct regions *r, pid_t pid, struct err *err)
 static struct mapnames *open_probe(const struct target_list *list)
 {
 	struct err err = { 0 };
-	struct mapnames *names = mapnames_new(&err);
-	for (size_t i = 0; i < list->count && names && !err.code; i++)
-		mapnames_add(names, list->pids[i], &err);
+	struct mapnames *names = mapnames_of(list->pids, list->count, &err);
 	if (err.code) {
 		fprintf(stderr, "byteledger: %s: new mappings are called by rules only\n", err.msg);
 		if (err.hint[0])
 			fprintf(stderr, "hint: %s\n", err.hint);
 	} else {
-		fprintf(stderr, "byteledger: looking at what is mapped and named from now on\n");
+		cmd_say("looking at what is mapped and named from now on");
 	}
 	return names;
 }
@@ -333,8 +327,7 @@ int cmd_regions(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "[-- PROGRAM [ARGS...]]",
 		.doc = "Say where a process's memory is right now: every mapping classified, the "
-		       "classes adding up "
-		       "to its RSS.",
+		       "classes adding up to its RSS.",
 		.children = children,
 	};
 	struct regions r = { .top = TOP_DEFAULT };
@@ -351,7 +344,7 @@ int cmd_regions(int argc, char **argv)
 		return cmd_lacks_program("--");
 	if (r.watch.duration_ns)
 		r.watch.end_ns = clock_ns(CLOCK_MONOTONIC) + r.watch.duration_ns;
-	r.watch.json = r.format == FORMAT_JSON;
+	r.watch.json = r.format == OUT_REGIONS_JSON;
 	r.watch.top = r.top_given ? r.top : 0;
 	r.watch.all = r.all;
 	r.watch.sort = r.sort;

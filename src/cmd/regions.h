@@ -9,19 +9,17 @@
 #include "cmd/result.h"
 #include "cmd/targets.h"
 #include "cmd/watch.h"
-#include "out/regions_diff.h"
+#include "out/regions_page.h"
 #include "proc/breakdown.h"
 #include "proc/group.h"
 #include "proc/text.h"
 #include "recorder/started.h"
 #include "source/mapnames.h"
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
-
 struct regions {
 	struct targets targets;
 	struct watch_args watch;
-	enum format format;
+	enum out_regions_format format;
 	enum regions_sort sort;
 	size_t top;
 	enum regions_group group;

@@ -5,9 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
-#include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/regions.h"
@@ -39,32 +37,18 @@ static int on_show(void *ctx, struct ledger *ledger, struct err *err)
 	int rc = 0;
 	if (!to)
 		return 0;
-	if (r->format == FORMAT_JSON) {
-		struct jsonw json;
-		jsonw_init(&json, to);
-		rc = out_ledger_json(&json, ledger, l->title, err);
-		jsonw_line(&json);
-	} else {
-		CLEANUP(buf_fini) struct buf text = { 0 };
-		struct out_opt terminal = { 0 };
-		char since[TEXT_NUMBER_MAX];
-		terminal_fit(to, &terminal);
-		struct regions_text_opt opt = {
-			.ascii = terminal.ascii, .raw = r->raw, .top = r->top, .all = r->all
-		};
-		if (l->screen)
-			buf_puts(&text, "\033[H\033[J");
-		else if (l->printed)
-			buf_putc(&text, '\n');
-		if (l->printed || !l->screen)
-			buf_printf(&text, "after %s\n",
-				   text_duration(since, clock_ns(CLOCK_MONOTONIC) - l->began_ns));
-		/* head, cgroup, heading, "more", sum, time */
-		ledger_live_text(&text, ledger, l->title, rows_that_fit(l, 7), &opt);
-		if (buf_failed(&text))
-			return err_set(err, -ENOMEM, "cannot print");
-		fwrite(text.data, 1, text.len, to);
-	}
+	struct out_opt terminal = { 0 };
+	terminal_fit(to, &terminal);
+	const struct regions_text_opt how = {
+		.ascii = terminal.ascii, .raw = r->raw, .top = r->top, .all = r->all
+	};
+	if (r->format == OUT_REGIONS_JSON)
+		rc = out_ledger_page(to, ledger, l->title, 1, &how, err);
+	else /* head, cgroup, heading, "more", sum, time */
+		rc = out_ledger_screen(
+			to, ledger, l->title, rows_that_fit(l, 7),
+			l->printed || !l->screen ? clock_ns(CLOCK_MONOTONIC) - l->began_ns : 0,
+			l->screen, l->printed, &how, err);
 	l->printed = 1;
 	if (rc == 0 && (fflush(to) != 0 || ferror(to)))
 		rc = errno == EPIPE ? -EPIPE : result_failed(err);
@@ -106,7 +90,7 @@ int regions_live(struct regions *r, const struct target_list *list, const char *
 				       .show = on_show,
 				       .slowed = on_slowed };
 	int rc = result_for(&r->result, "processes", list->pids[0], err);
-	l.screen = r->format == FORMAT_TEXT && r->result.to && isatty(fileno(r->result.to));
+	l.screen = r->format == OUT_REGIONS_TEXT && r->result.to && isatty(fileno(r->result.to));
 	if (rc == 0)
 		rc = watch_table(&opt, list, err);
 	if (l.signals >= 0)

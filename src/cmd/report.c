@@ -2,20 +2,18 @@
 /* report.c - `byteledger report FILE`: where the memory went, as text, JSON or CSV. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
-#include "cmd/paged.h"
 #include "cmd/select.h"
 #include "cmd/terminal.h"
 #include "out/family.h"
 #include "out/out.h"
+#include "out/pages.h"
 #include "query/family.h"
-#include "trace/trace.h"
+#include "query/resident.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
@@ -42,21 +40,10 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int parse_format(const char *text, enum format *format, struct err *err)
-{
-	static const char *const words[] = { "text", "json", "csv" };
-	int word = cmd_find_word(text, words, ARRAY_LEN(words));
-	if (word >= 0) {
-		*format = (enum format)word;
-		return 0;
-	}
-	err_set(err, -EINVAL, "unknown format '%s'", text);
-	return err_hint(err, "one of: text json csv; 'byteledger export' writes others");
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct report *r = state->input;
+	static const char *const formats[] = { "text", "json", "csv" };
 	int rc = 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -64,7 +51,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[1] = &r->selection;
 		break;
 	case OPT_FORMAT:
-		rc = parse_format(arg, &r->format, &r->err);
+		r->format = (enum format)cmd_take_format(
+			arg, formats, ARRAY_LEN(formats),
+			"one of: text json csv; 'byteledger export' writes others");
 		break;
 	case OPT_NO_PAGER:
 		r->no_pager = 1;
@@ -134,20 +123,9 @@ static int print(const struct report *r, const struct recording *rec, struct pro
 	pager_begin(&pager, r->no_pager);
 	int rc = out_text(pager.to, prof, &opt, err);
 	if (rc >= 0)
-		rc = paged_text(pager.to, &paged, &opt, err);
+		rc = out_pages_below(pager.to, paged.shot, &opt, err);
 	pager_end(&pager);
 	return rc;
-}
-
-static int store_symbols(const struct recording *rec, const struct prof *prof, struct err *err)
-{
-	if (recording_kind(rec) != RECORDING_BLT) {
-		err_set(err, -EINVAL, "cannot store symbols in '%s'", recording_path(rec));
-		return err_hint(err,
-				"only byteledger recordings take them; 'byteledger import' makes "
-				"one of a heaptrack file");
-	}
-	return trace_append_symbols(recording_path(rec), prof, err);
 }
 
 static int is_folder(const char *path)
@@ -189,10 +167,10 @@ int cmd_report(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "FILE",
-		.doc = "Say where the memory went: the report of a recording.\v"
-		       "TIME is 10s or 1h30m (from the start), -5m (from the end), 50%, peak, end, "
-		       "a clock time of the recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. "
-		       "SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
+		.doc = "Say where the memory went: the report of a recording.\vTIME is 10s or "
+		       "1h30m (from the start), -5m (from the end), 50%, peak, end, a clock time "
+		       "of the recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. SIZE is 100, "
+		       "64K, 1.5M. Bounds are inclusive.",
 		.children = children,
 	};
 	struct report r = { 0 };
@@ -207,7 +185,7 @@ int cmd_report(int argc, char **argv)
 	struct prof *prof = recording_read(rec, &r.selection.query, &r.err);
 	if (!prof || cmd_resolve(prof, &r.err) < 0)
 		return cmd_fail(&r.err);
-	if (r.store_symbols && store_symbols(rec, prof, &r.err) < 0)
+	if (r.store_symbols && recording_store_symbols(rec, prof, &r.err) < 0)
 		return cmd_fail(&r.err);
 	if (recording_warning(rec))
 		cmd_say("%s", recording_warning(rec));

@@ -40,6 +40,11 @@ int result_for(struct result *result, const char *exe, pid_t pid, struct err *er
 	return rc;
 }
 
+int result_flush(FILE *to, struct err *err)
+{
+	return fflush(to) != 0 || ferror(to) ? result_failed(err) : 0;
+}
+
 int result_failed(struct err *err)
 {
 	int code = errno ? -errno : -EIO;

@@ -26,6 +26,8 @@ void result_init(struct result *result, const char *pattern, int quiet, int prog
  * is open. What exists is never overwritten: ".1", ".2" ... is appended. A device or a fifo is written to.
  */
 int result_for(struct result *result, const char *exe, pid_t pid, struct err *err);
+/** result_flush() - 0, or result_failed(). */
+int result_flush(FILE *to, struct err *err);
 /** result_failed() - writing failed just now (errno): -EPIPE where the reader has gone, else why. */
 int result_failed(struct err *err);
 /** result_end() - flush and close; an error if anything could not be written. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample.c - `byteledger sample TARGET`: what running programs allocate, and what they do not give back, by probes. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +53,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "program", OPT_PROGRAM, "PATH", 0,
 	  "Probe functions of this program or library alone; without a target in every process "
-	  "that "
-	  "maps it",
+	  "that maps it",
 	  2 },
 	{ "function", 'f', "NAME", 0,
 	  "Probe this function alone. Of one that is not known, NAME:SIZEARG or "
@@ -119,27 +117,22 @@ static const struct argp_option options[] = {
 	{ "csv-flat", OPT_CSV_FLAT, NULL, 0, "One row in it for each size of a stack", 6 },
 	{ "flame", OPT_FLAME, "PATH", 0,
 	  "Write a flame graph there, and others beside it: -by-count.svg, -by-traffic.svg and, "
-	  "with "
-	  "--leaks, -by-live.svg",
+	  "with --leaks, -by-live.svg",
 	  6 },
 	{ "report", OPT_REPORT, "FILE", 0, "The report goes there, whatever stdout is", 6 },
 	{ "output", 'o', "FILE", 0,
 	  "Record the samples of one process in FILE (%e %p %t %h as everywhere) for report, "
-	  "export and "
-	  "the like; --leaks is implied",
+	  "export and the like; --leaks is implied",
 	  6 },
 	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
-	  "Serve /api/v1/sample meanwhile, the object of --format json (default "
-	  "127.0.0.1:17832)",
+	  "Serve /api/v1/sample meanwhile, the object of --format json (default 127.0.0.1:17832)",
 	  5 },
 	{ "quiet", 'q', NULL, 0, "Print no report; files are written, notes go to stderr as ever",
 	  6 },
 	{ "budget", OPT_BUDGET, "PERCENT", 0,
 	  "What the probes may cost, of one CPU (default 1; 0: no limit). Above it they are in for "
-	  "a "
-	  "part of the time, at random moments; with --leaks, which has to see every free, a "
-	  "budget "
-	  "that is given and exceeded ends it",
+	  "a part of the time, at random moments; with --leaks, which has to see every free, a "
+	  "budget that is given and exceeded ends it",
 	  7 },
 	{ "duration", OPT_DURATION, "TIME", 0, "Detach, report and exit after that time", 7 },
 	{ 0 },
@@ -217,9 +210,8 @@ static void check(struct sample_args *a)
 	if (given && a->with_program)
 		cmd_usage("either a program behind '--' or a target");
 	if (a->kernel && (a->function || a->file || a->want.allocator || a->output))
-		cmd_usage(
-			"--kernel watches the kernel's tracepoints: -f, --program, --allocator and "
-			"-o are of processes");
+		cmd_usage("--kernel watches the kernel's tracepoints: -f, --program, --allocator "
+			  "and -o are of processes");
 	if (!given && !a->with_program && !a->file && !a->kernel)
 		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup PATH, "
 			  "--program PATH or -- PROGRAM");
@@ -237,20 +229,12 @@ static void check(struct sample_args *a)
 		cmd_usage("--csv-flat goes with --csv PATH");
 	if (a->quiet && a->report)
 		cmd_usage("-q prints no report, and --report says where to");
-	if ((a->leaks || a->kernel || a->sampler.sample_bytes == 1) && !a->budget_given)
-		a->budget =
-			0; /* neither frees nor calls of which none may be missed can be thinned out */
 	if (a->leaks && !a->interval_ns && a->count)
 		a->interval_ns = LEAK_INTERVAL_NS;
 	if (a->leaks && !a->order_given)
 		a->out.order = SAMPLE_BY_LIVE;
 	if (!a->top_given)
 		a->out.top = a->json ? 0 : TOP;
-	/* bytes are all that jemalloc's own events tell */
-	if (a->sampler.sample_every || a->sampler.sample_bytes == 1 || a->sampler.bytes_min ||
-	    a->sampler.bytes_max)
-		a->want.calls_only = 1;
-	a->sampler.track = a->want.track = a->leaks;
 	a->want.program = a->file;
 	a->want.function = a->function;
 	a->out.has_live = a->leaks;

@@ -48,15 +48,20 @@ struct sample_run {
 /** sample_show() - read and print: text, JSON, files. @final: the last time. */
 int sample_show(struct sample_run *run, int final, struct err *err);
 
+/* The ears of a sample_life: @run is a struct sample_run. */
+
+/** sample_show_interval() - the same in between. */
+int sample_show_interval(void *run, struct err *err);
+
 /** sample_json() - read, and write the object to @to. */
-int sample_json(struct sample_run *run, FILE *to, struct err *err);
+int sample_json(void *run, FILE *to, struct err *err);
 
 /** sample_serve() - serve /api/v1/sample by threads of its own, which ask the sampling one: sample_serve_answer(). */
-int sample_serve(struct sample_run *run, struct err *err);
-int sample_serve_answer(struct sample_run *run, struct err *err);
+int sample_serve(void *run, struct err *err);
+int sample_serve_answer(void *run, struct err *err);
 void sample_serve_end(struct sample_run *run);
 
 /** sample_redraw() - the moment, on the terminal. */
-int sample_redraw(struct sample_run *run, struct err *err);
+int sample_redraw(void *run, struct err *err);
 
 #endif

@@ -10,26 +10,6 @@
 
 #define JSONL_NS 1000000000ull
 
-static int on_ready(void *ctx, struct err *err)
-{
-	return sample_serve(ctx, err);
-}
-
-static int on_marked(void *ctx, struct err *err)
-{
-	return sample_redraw(ctx, err);
-}
-
-static int on_show(void *ctx, struct err *err)
-{
-	return sample_show(ctx, 0, err);
-}
-
-static int on_answer(void *ctx, struct err *err)
-{
-	return sample_serve_answer(ctx, err);
-}
-
 /* The terminal's other screen, for as long as it runs: the report goes where the shell's text is. */
 static void screen(int on)
 {
@@ -88,10 +68,10 @@ int sample_run(struct sample_args *a, int *stopped)
 		.budget_given = a->budget_given,
 		.ears = { .ctx = r,
 			  .say = cmd_say_line,
-			  .ready = a->serving.wanted ? on_ready : NULL,
-			  .marked = redraws ? on_marked : NULL,
-			  .show = on_show,
-			  .answer = on_answer },
+			  .ready = a->serving.wanted ? sample_serve : NULL,
+			  .marked = redraws ? sample_redraw : NULL,
+			  .show = sample_show_interval,
+			  .answer = sample_serve_answer },
 	};
 	if (!r) {
 		err_set(&err, -ENOMEM, "cannot sample");

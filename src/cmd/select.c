@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/select.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cmd/cmd.h"
 
 enum {
@@ -78,28 +78,21 @@ static const struct argp_option to_option[] = {
 	{ 0 },
 };
 
-static int parse_limit(const char *text, size_t *limit, struct err *err)
+/* --to has a table of its own. */
+static const char *name_of(int key)
 {
-	char *end;
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	if (errno || *end || end == text || *text < '0' || *text > '9' || n == 0) {
-		err_set(err, -EINVAL, "bad limit '%s'", text);
-		return err_hint(err, "a number from 1");
-	}
-	*limit = n;
-	return 0;
+	const struct argp_option *o = options;
+	while (o->key != key && (o->name || o->doc))
+		o++;
+	return o->name ? o->name : "to";
 }
 
 /** remember() - an option that narrows what counts, for select_words(); beyond the room kept, "..". */
 static void remember(struct selection *s, int key, const char *arg)
 {
-	const struct argp_option *o = options;
-	while (o->key != key && (o->name || o->doc))
-		o++;
 	size_t used = strlen(s->words), room = sizeof(s->words) - used;
-	snprintf(s->words + used, room, "%s--%s%s%s", used ? " " : "", o->name ? o->name : "to",
-		 arg ? " " : "", arg ? arg : "");
+	snprintf(s->words + used, room, "%s--%s%s%s", used ? " " : "", name_of(key), arg ? " " : "",
+		 arg ? arg : "");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -120,38 +113,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		rc = view_cost_parse(arg, &s->cost, &err);
 		break;
 	case OPT_AT:
-		rc = query_time_parse(arg, &q->at, &err);
-		break;
 	case OPT_FROM:
-		rc = query_time_parse(arg, &q->from, &err);
-		break;
 	case OPT_TO:
-		rc = query_time_parse(arg, &q->to, &err);
-		break;
 	case OPT_REGEX:
-		q->function_regex = arg;
-		rc = query_regex_check(arg, &err);
-		break;
 	case OPT_MIN_SIZE:
-		rc = query_size_parse(arg, &q->min_size, &err);
-		break;
 	case OPT_MAX_SIZE:
-		q->has_max_size = 1;
-		rc = query_size_parse(arg, &q->max_size, &err);
-		break;
 	case OPT_LIFETIME_MIN:
-		q->has_lifetime_min = 1;
-		rc = query_duration_parse(arg, &q->lifetime_min_ns, &err);
-		break;
 	case OPT_LIFETIME_MAX:
-		q->has_lifetime_max = 1;
-		rc = query_duration_parse(arg, &q->lifetime_max_ns, &err);
-		break;
 	case OPT_LEAKED:
-		q->leaked = 1;
+		rc = query_take(q, name_of(key), arg, &err);
 		break;
 	case OPT_LIMIT:
-		rc = parse_limit(arg, &s->limit, &err);
+		rc = query_limit_parse(arg, &s->limit, &err);
 		break;
 	case OPT_INVERTED:
 		s->inverted = 1;
@@ -226,4 +199,21 @@ enum view_cost select_cost(const struct selection *selection)
 	if (selection->cost_given)
 		return selection->cost;
 	return selection->query.at.kind ? VIEW_COST_LIVE : VIEW_COST_PEAK;
+}
+
+void quiet_take(struct suppress_files *given, const char *arg)
+{
+	if (given->count == SUPPRESS_FILES_MAX)
+		cmd_usage("too many --suppress: one file may hold all patterns");
+	given->files[given->count++] = arg;
+}
+
+void quiet_tell(const struct suppress *suppress)
+{
+	uint64_t allocations, bytes;
+	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+	suppress_sum(suppress, &allocations, &bytes);
+	if (allocations)
+		cmd_say("suppressed: %s of leaks in %s block%s", text_bytes(x, bytes),
+			text_grouped(y, allocations), allocations == 1 ? "" : "s");
 }

@@ -6,8 +6,8 @@
 #include <argp.h>
 #include <stddef.h>
 
-#include "cmd/quiet.h"
 #include "query/query.h"
+#include "query/suppress_files.h"
 #include "view/view.h"
 
 struct selection {
@@ -42,5 +42,12 @@ struct view_skip *select_skip(const struct selection *selection, struct err *err
 
 /** select_words() - "--at 50% --min-size 64K": what was asked to count, for a heading; NULL = everything. Lent. */
 const char *select_words(const struct selection *selection);
+
+/* Leaks that are not told: the same in every command that tells of some. */
+
+/** quiet_take() - --suppress @arg; more than there is room for is a usage error. */
+void quiet_take(struct suppress_files *given, const char *arg);
+/** quiet_tell() - on stderr, how much was suppressed; nothing where nothing was. */
+void quiet_tell(const struct suppress *suppress);
 
 #endif

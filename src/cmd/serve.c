@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c - `byteledger serve FILE...`: the web page and the API over recordings. */
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "api/http.h"
@@ -50,9 +48,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (s->file_count && targets_given(&s->targets))
 			cmd_usage("either recordings or a running process");
 		if (!s->file_count && !targets_given(&s->targets))
-			cmd_usage(
-				"which recording, which folder of them, or which process? FILE, -p "
-				"PID, -n NAME");
+			cmd_usage("which recording, which folder of them, or which process? FILE, "
+				  "-p PID, -n NAME");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -89,12 +86,12 @@ int cmd_serve(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "FILE...\nTARGET",
-		.doc = "Serve recordings to the web browser, and to scripts as JSON.\v"
-		       "FILE is a recording of any kind that 'report' reads, a folder, whose "
-		       "recordings are listed, or a store of 'net'; one that is still being "
-		       "written is followed. The address is printed on stdout; Ctrl-C ends it. Of "
-		       "a process its memory by mapping and its balance sheet are shown, and "
-		       "its recording if it is being recorded.",
+		.doc = "Serve recordings to the web browser, and to scripts as JSON.\vFILE is a "
+		       "recording of any kind that 'report' reads, a folder, whose recordings are "
+		       "listed, or a store of 'net'; one that is still being written is followed. "
+		       "The address is printed on stdout; Ctrl-C ends it. Of a process its memory "
+		       "by mapping and its balance sheet are shown, and its recording if it is "
+		       "being recorded.",
 		.children = children,
 	};
 	struct serve s = { .files = calloc((size_t)argc + 1, sizeof(*s.files)) };

@@ -85,11 +85,17 @@ int serving_takes(struct serving_opt *opt, const char *word)
 	return 1;
 }
 
+void serving_tell_note(const struct serving *serving)
+{
+	if (serving_note(serving))
+		cmd_say("%s", serving_note(serving));
+}
+
 struct serving *serving_begin(const struct serving_opt *opt, const char *const *paths, size_t count,
 			      struct err *err)
 {
 	struct serving *serving = serving_new(opt, paths, count, err);
-	if (serving && serving_note(serving) && !opt->quiet)
-		cmd_say("%s", serving_note(serving));
+	if (serving && !opt->quiet)
+		serving_tell_note(serving);
 	return serving;
 }

@@ -16,6 +16,8 @@ int serving_given(const struct serving_opt *opt);
 /** serving_takes() - is @word the address that --serve may have as the next word? Then it is taken: 1. */
 int serving_takes(struct serving_opt *opt, const char *word);
 
+/** serving_tell_note() - the line on who can read what is served, where there is one; on stderr. */
+void serving_tell_note(const struct serving *serving);
 /** serving_begin() - serving_new(); says on stderr who can read what is served, unless opt->quiet. */
 struct serving *serving_begin(const struct serving_opt *opt, const char *const *paths, size_t count,
 			      struct err *err);

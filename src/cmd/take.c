@@ -74,6 +74,17 @@ int cmd_find_word(const char *arg, const char *const *words, size_t count)
 	return -1;
 }
 
+int cmd_take_format(const char *arg, const char *const *words, size_t count, const char *hint)
+{
+	struct err err = { 0 };
+	int word = cmd_find_word(arg, words, count);
+	if (word >= 0)
+		return word;
+	err_set(&err, -EINVAL, "unknown format '%s'", arg);
+	err_hint(&err, "%s", hint);
+	cmd_refuse(&err);
+}
+
 int cmd_take_json(const char *arg)
 {
 	static const char *const words[] = { "text", "json" };

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/targets.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -16,8 +14,7 @@ static const struct argp_option options[] = {
 	{ "pid", 'p', "PID", 0, "The process with that id (repeatable)", 1 },
 	{ "name", 'n', "NAME", 0,
 	  "Every process of that name (or glob): its executable's, its own (comm) or argv[0]'s, "
-	  "without "
-	  "folders; waits for one where none runs, and follows restarts",
+	  "without folders; waits for one where none runs, and follows restarts",
 	  1 },
 	{ "container", OPT_CONTAINER, "NAME|ID", 0,
 	  "Every process of a container; a name is what docker or podman knows it by", 1 },

@@ -42,10 +42,10 @@ void pager_begin(struct pager *pager, int off)
 		pager->to = stdout;
 }
 
-static size_t terminal_rows(void)
+size_t terminal_rows(FILE *to)
 {
 	struct winsize size;
-	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row ? size.ws_row : 24;
+	return ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_row > 4 ? size.ws_row : 24;
 }
 
 void pager_end(struct pager *pager)
@@ -57,7 +57,7 @@ void pager_end(struct pager *pager)
 	for (size_t i = 0; i < pager->bytes; i++)
 		lines += pager->text[i] == '\n';
 	FILE *to = NULL;
-	if (lines + 1 > terminal_rows()) {
+	if (lines + 1 > terminal_rows(stdout)) {
 		const char *program = getenv("PAGER");
 		/* colours as they are, no paging of what fits, and the page stays when it ends */
 		setenv("LESS", "FRX", 0);

@@ -91,8 +91,7 @@ int cmd_top(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE\n-p PID",
 		.doc = "Show a heap in the terminal: the call tree and a table of a recording, "
-		       "finished "
-		       "or still being written.\vKeys: ? shows them.",
+		       "finished or still being written.\vKeys: ? shows them.",
 		.children = children,
 	};
 	struct top t = { .delay_ns = 1000000000u };

@@ -2,20 +2,15 @@
 #include "cmd/watch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "api/memory_live.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/outfile.h"
-#include "base/text.h"
 #include "cmd/cmd.h"
 #include "out/regions.h"
 #include "recorder/started.h"
@@ -46,11 +41,9 @@ static const struct argp_option options[] = {
 	  4 },
 	{ "alert", OPT_ALERT, "RULE", 0,
 	  "Watch for 'rss>2G', 'rss>80%', 'rss:CLASS>X', 'rate>X/min for 5m', 'eta<2h', 'new>X', "
-	  "'step>X', "
-	  "'unaccounted>5%', 'pss>X', 'swap>X', 'free>X', 'free/live>200%', 'pss-sum>X', "
-	  "'cgroup>80%', "
-	  "'pagetables>X', 'mappings>80%', 'sockets>X', 'slab>X', 'page-cache>X', 'pressure>10%', "
-	  "'oom>90%', 'unmapped>X' (repeatable); exit status 3 once one was met",
+	  "'step>X', 'unaccounted>5%', 'pss>X', 'swap>X', 'free>X', 'free/live>200%', 'pss-sum>X', "
+	  "'cgroup>80%', 'pagetables>X', 'mappings>80%', 'sockets>X', 'slab>X', 'page-cache>X', "
+	  "'pressure>10%', 'oom>90%', 'unmapped>X' (repeatable); exit status 3 once one was met",
 	  4 },
 	{ "on-alert", OPT_ON_ALERT, "ACTION", 0,
 	  "What else to do then: log (default), exit, exec:CMD, post:URL, snapshot (repeatable)",
@@ -109,8 +102,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (a->action_count && !a->rule_count)
 			cmd_usage("--on-alert needs an --alert");
 		if ((serving_given(&a->serving) || a->hide_addresses) && !a->serving.wanted)
-			cmd_usage("--token-file, --no-auth, --host, --cors and --addresses "
-				  "belong to --serve");
+			cmd_usage("--token-file, --no-auth, --host, --cors and --addresses belong "
+				  "to --serve");
 		if (watch_rules_check(a->rules, a->rule_count, (uint64_t)(a->seconds * 1e9), &err) <
 		    0)
 			cmd_refuse(&err);
@@ -172,14 +165,9 @@ static int snapshot(struct watched *w, struct err *err)
 static void on_met(void *ctx, struct watched *w, const struct alert_event *event)
 {
 	struct loop *l = ctx;
-	CLEANUP(buf_fini) struct buf words = { 0 };
-	buf_printf(&words, "%s: %s", event->rule->text, event->words);
-	CLEANUP(buf_fini) struct buf safe = { 0 };
-	text_escape(&safe, buf_cstr(&words), 0);
-	buf_puts(&safe, " (process ");
-	buf_printf(&safe, "%d, ", (int)event->pid);
-	text_escape(&safe, event->comm, 0);
-	fprintf(stderr, "byteledger: alert: %s)\n", buf_cstr(&safe));
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	alert_event_line(&line, event);
+	fprintf(stderr, "byteledger: alert: %s\n", buf_cstr(&line));
 	l->alerts++;
 	memory_live_tell(&l->live, l->serving, event);
 	for (size_t i = 0; i < l->args->action_count; i++) {
@@ -201,7 +189,7 @@ static int on_looked(void *ctx, struct watched *w, int mappings, struct err *err
 {
 	struct loop *l = ctx;
 	if (mappings)
-		watch_show_cost(w, look_period_ns(l->args));
+		watched_tell_cost(w, look_period_ns(l->args), cmd_say_line);
 	if (l->args->seconds <= 0 || !w->quick || !l->args->result->to ||
 	    (l->args->json && !(mappings && l->args->jsonl)))
 		return 0;
@@ -248,11 +236,10 @@ static int serve(struct loop *l, struct err *err)
 	l->serving = serving_new(&opt, l->live.files, l->live.file_count, err);
 	if (!l->serving)
 		return err->code;
-	const char *url = serving_url(l->serving), *note = serving_note(l->serving);
+	const char *url = serving_url(l->serving);
 	fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics; the page: %s\n", url,
 		url, url);
-	if (note)
-		fprintf(stderr, "byteledger: %s\n", note);
+	serving_tell_note(l->serving);
 	return 0;
 }
 

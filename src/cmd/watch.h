@@ -66,7 +66,5 @@ int watch_show_growth(const struct watch_args *args, const struct history *histo
 		      uint64_t limit_bytes, size_t rows, struct err *err);
 /** watch_show_json() - one object for the last reading. */
 int watch_show_json(struct watched *w, const struct watch_args *args, struct err *err);
-/** watch_show_cost() - on stderr, where it changed: how often mappings are read and growth is judged now, and why. */
-void watch_show_cost(struct watched *w, uint64_t look_period_ns);
 
 #endif

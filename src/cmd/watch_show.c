@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/jsonw.h"
-#include "base/text.h"
 #include "cmd/terminal.h"
 #include "cmd/watch.h"
 #include "out/growth.h"
@@ -56,40 +55,7 @@ int watch_show_look(struct watched *w, const struct watch_args *args, int severa
 		out_look_text(to, &look);
 		w->rss_before = totals->rss_bytes;
 	}
-	if (rc == 0 && (fflush(to) != 0 || ferror(to)))
-		rc = result_failed(err);
-	return rc;
-}
-
-/* Small shifts are not news. */
-static int is_news(uint64_t *said_ns, uint64_t period_ns)
-{
-	if (*said_ns && period_ns < *said_ns * 2 && period_ns > *said_ns / 2)
-		return 0;
-	*said_ns = period_ns;
-	return 1;
-}
-
-void watch_show_cost(struct watched *w, uint64_t look_period_ns)
-{
-	struct watch_cost cost;
-	char cpu[TEXT_NUMBER_MAX], period[TEXT_NUMBER_MAX];
-	watch_cost(w->watch, &cost);
-	if (is_news(&w->said_period_ns, cost.period_ns))
-		fprintf(stderr,
-			"byteledger: process %d: a reading of %llu mappings takes %s of CPU: one "
-			"every %s (%.1f %% of one CPU)\n",
-			(int)w->pid,
-			(unsigned long long)(w->quick ? w->quick->breakdown->region_total : 0),
-			text_duration(cpu, cost.reading_cpu_ns),
-			text_duration(period, cost.period_ns), WATCH_BUDGET * 100);
-	if (w->rules_period_ns > look_period_ns &&
-	    is_news(&w->said_rules_period_ns, w->rules_period_ns))
-		fprintf(stderr,
-			"byteledger: process %d: judging growth for the alerts takes %s of CPU: "
-			"once every %s (%.1f %% of one CPU)\n",
-			(int)w->pid, text_duration(cpu, w->rules_cpu_ns),
-			text_duration(period, w->rules_period_ns), WATCH_RULES_BUDGET * 100);
+	return rc == 0 ? result_flush(to, err) : rc;
 }
 
 int watch_show_growth(const struct watch_args *args, const struct history *history,
@@ -100,5 +66,5 @@ int watch_show_growth(const struct watch_args *args, const struct history *histo
 	terminal_fit(to, &terminal);
 	const struct out_growth_opt opt = { limit_bytes, rows, args->by_rss, terminal.ascii };
 	int rc = out_growth_text(to, history, &opt, err);
-	return rc == 0 && fflush(to) != 0 ? result_failed(err) : rc;
+	return rc == 0 ? result_flush(to, err) : rc;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "out/stream.h"
 
 #define CALLS (OUT_WORD_COST | OUT_WORD_LIMIT | OUT_WORD_INVERTED)
 #define TABLE (OUT_WORD_BY | OUT_WORD_COST | OUT_WORD_LIMIT)
@@ -42,4 +43,40 @@ int out_format_follows(const struct out_format *format, unsigned words, struct e
 			return err_set(err, -EINVAL, "--%s does not apply to %s", names[i],
 				       format->name);
 	return 0;
+}
+
+int out_format_stream(const struct out_format *format, FILE *to, struct recording *recording,
+		      const struct query *query, const struct prof *names, struct err *err)
+{
+	struct out_stream *stream = format->stream(to, names, err);
+	if (!stream)
+		return err->code;
+	int rc = recording_stream(recording, query, out_stream_sink(stream), err);
+	if (rc < 0) {
+		out_stream_free(stream);
+		return rc;
+	}
+	return out_stream_finish(stream, err);
+}
+
+int out_format_nothing(const struct out_format *format, const struct prof *prof,
+		       const struct query *query, const char *path, enum view_cost cost, char *text,
+		       size_t size)
+{
+	/* a table lists what has none of the cost, too */
+	int shows_cost = format->words & OUT_WORD_COST && !(format->words & OUT_WORD_BY);
+	struct prof_totals totals;
+	prof_totals(prof, &totals);
+	if (totals.cost.allocations && (!shows_cost || view_cost_of(&totals.cost, cost)))
+		return 0;
+	if (totals.cost.allocations)
+		snprintf(text, size,
+			 "no allocation of '%s' has the cost '%s': the export shows none", path,
+			 view_cost_name(cost));
+	else if (!query_is_empty(query))
+		snprintf(text, size,
+			 "no allocation of '%s' fits the selection: the export is empty", path);
+	else
+		snprintf(text, size, "no allocation is in '%s': the export is empty", path);
+	return 1;
 }

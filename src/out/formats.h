@@ -4,6 +4,8 @@
 #define OUT_FORMATS_H
 
 #include "out/out.h"
+#include "query/query.h"
+#include "query/recording.h"
 
 enum out_word { OUT_WORD_BY = 1, OUT_WORD_COST = 2, OUT_WORD_LIMIT = 4, OUT_WORD_INVERTED = 8 };
 
@@ -25,6 +27,16 @@ struct out_format {
 extern const struct out_format out_format_replay;
 /** out_format_find() - NULL where there is no such format. */
 const struct out_format *out_format_find(const char *name);
+/** out_format_stream() - what @query selects of @recording, event by event; @names: of the same. 0 or negative errno. */
+int out_format_stream(const struct out_format *format, FILE *to, struct recording *recording,
+		      const struct query *query, const struct prof *names, struct err *err);
+/**
+ * out_format_nothing() - 1: it will show nothing of the recording @path, and @text says why. That is no failure, but an empty file that
+ * nobody explains looks like one.
+ */
+int out_format_nothing(const struct out_format *format, const struct prof *prof,
+		       const struct query *query, const char *path, enum view_cost cost, char *text,
+		       size_t size);
 /** out_format_follows() - 0; -EINVAL where one of these words (enum out_word) is nothing that @format can follow. */
 int out_format_follows(const struct out_format *format, unsigned words, struct err *err);
 

@@ -33,9 +33,23 @@ struct out_pages_opt {
 int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,
 		   const struct out_pages_opt *opt, struct err *err);
 
+/**
+ * out_pages_since() - with opt->since: what @process is compared with is its reading in @then, the youngest that is old enough, else the
+ * oldest; NULL: there is none yet.
+ */
+void out_pages_since(struct out_pages_opt *opt, const struct page_shot *shot,
+		     const struct page_shot *then, const struct page_process *process);
+/** out_pages_screen() - the processes of @shot over what a terminal of @terminal_rows lines showed before. */
+int out_pages_screen(struct buf *to, const struct page_shot *shot, const struct page_shot *then,
+		     const struct out_pages_opt *how, size_t terminal_rows, struct err *err);
 /** out_pages_brief() - a line a function, the largest of opt->lines (0: 8); of a recorded reading. */
 int out_pages_brief(struct buf *to, const struct page_process *process,
 		    const struct out_pages_opt *opt, struct err *err);
+
+struct out_opt;
+/** out_pages_below() - a blank line and the same, behind a report; nothing where @shot is NULL. */
+int out_pages_below(FILE *to, const struct page_shot *shot, const struct out_opt *opt,
+		    struct err *err);
 
 /** out_pages_lost() - "lost":{events,by_reason} of a shot. */
 void out_pages_lost(struct jsonw *json, const struct page_shot *shot);

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/intern.h"
 #include "base/text.h"
+#include "out/out.h"
 #include "out/pages.h"
 #include "view/view.h"
 
@@ -225,4 +227,18 @@ int out_pages_brief(struct buf *to, const struct page_process *process,
 	free(holders.all);
 	idtab_fini(&holders.tab);
 	return rc < 0 ? err_set(err, rc, "cannot print pages") : 0;
+}
+
+int out_pages_below(FILE *to, const struct page_shot *shot, const struct out_opt *opt,
+		    struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	if (!shot)
+		return 0;
+	const struct out_pages_opt how = { .width = opt->width, .ascii = opt->ascii };
+	buf_putc(&text, '\n');
+	int rc = out_pages_brief(&text, shot->processes[0], &how, err);
+	if (rc == 0)
+		fputs(buf_cstr(&text), to);
+	return rc;
 }

@@ -62,5 +62,14 @@ int out_sample_json(FILE *to, struct samples *samples, const struct prof *prof,
 /** out_sample_csv() - one row a stack; with @flat one row for each size of a stack. */
 int out_sample_csv(FILE *to, const struct samples *samples, const struct prof *prof,
 		   const struct out_sample_opt *opt, int flat, struct err *err);
+/** out_sample_table() - the same into the file @path. */
+int out_sample_table(const char *path, const struct samples *samples, const struct prof *prof,
+		     const struct out_sample_opt *opt, int flat, struct err *err);
+/** out_sample_flames() - a flame graph at @path, by what is ordered by, and one of each cost beside it: PATH-by-traffic.svg ... */
+int out_sample_flames(const char *path, struct prof *prof, enum out_sample_order order,
+		      int has_live, struct err *err);
+/** out_sample_screen() - the moment on a terminal of @rows lines, over the last one. */
+int out_sample_screen(FILE *to, const struct samples *samples, const struct prof *prof,
+		      const struct out_sample_opt *how, size_t rows, struct err *err);
 
 #endif

@@ -483,3 +483,29 @@ void pages_life_free(struct pages_life *l)
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }
+
+void pages_life_tell_full(struct pages_life *l)
+{
+	struct pageown_info info;
+	struct err what = { 0 };
+	struct page_shot *shot = pages_life_shot(l);
+	/* stacks that end in code for which there was no room are no fact about that code */
+	if (l->pages && pageown_info(l->pages, &info, &what) == 0 && info.tables_left_out) {
+		err_set(&what, -ENOSPC,
+			"%u files with code found no room for their unwind tables (%llu MiB): "
+			"stacks may end in them",
+			info.tables_left_out, (unsigned long long)(info.table_room >> 20));
+		err_hint(&what, "--tables %llu", (unsigned long long)(info.table_room >> 18));
+		l->opt.ears.fail(&what);
+	}
+	/* pages of further stacks are counted, and nobody's */
+	if (shot && (shot->lost[PAGES_LOST_STACKS] || shot->lost[PAGES_LOST_FRAMES])) {
+		err_init(&what);
+		err_set(&what, -ENOSPC,
+			"the kernel's table of %u stacks was full: pages of further ones have none",
+			shot->stacks_max);
+		err_hint(&what, "--stacks %llu", shot->stacks_max * 4ull);
+		l->opt.ears.fail(&what);
+	}
+	page_shot_put(shot);
+}

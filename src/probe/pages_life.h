@@ -53,6 +53,8 @@ struct pages_life_opt {
 struct pages_life *pages_life_new(const struct pages_life_opt *opt, struct err *err);
 /** pages_life_run() - to its end, with a last reading where a signal or the time ended it. 0 or negative errno. */
 int pages_life_run(struct pages_life *life, struct err *err);
+/** pages_life_tell_full() - ears.fail hears which room in the kernel was too small, and which option gives more. */
+void pages_life_tell_full(struct pages_life *life);
 /** pages_life_record() - finish what was recorded. @quiet: what the files are called is not said. 0 or negative errno. */
 int pages_life_record(struct pages_life *life, int quiet, struct err *err);
 /** pages_life_wait() - take the probes out and wait for the program that was started, unless this ended before. Return: its status; else @status. */

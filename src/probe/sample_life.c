@@ -692,6 +692,14 @@ struct sample_life *sample_life_new(const struct sample_life_opt *opt, struct er
 		return NULL;
 	}
 	l->opt = *opt;
+	/* neither frees nor calls of which none may be missed can be thinned out */
+	if ((opt->leaks || opt->kernel || opt->sampler.sample_bytes == 1) && !opt->budget_given)
+		l->opt.budget = 0;
+	/* bytes are all that jemalloc's own events tell */
+	if (opt->sampler.sample_every || opt->sampler.sample_bytes == 1 || opt->sampler.bytes_min ||
+	    opt->sampler.bytes_max)
+		l->opt.want.calls_only = 1;
+	l->opt.sampler.track = l->opt.want.track = opt->leaks;
 	l->dump_signal = open_dump_signal();
 	l->signals = opt->program ? opt->signals : signals_open(0);
 	if (opt->duration_ns)

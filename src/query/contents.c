@@ -2,6 +2,7 @@
 #include "query/contents.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -140,4 +141,12 @@ void contents_fini(struct contents *c)
 	free(c->process.exe);
 	free(c->process.source);
 	*c = (struct contents){ 0 };
+}
+
+int contents_damaged(const struct contents *contents, const char *path, struct err *err)
+{
+	err_set(err, -EBADMSG,
+		"'%s' is damaged: %" PRIu64 " blocks (%" PRIu64 " bytes) could not be read", path,
+		contents->file.damaged_blocks, contents->file.skipped_bytes);
+	return err_hint(err, "reports say what they lack; a copy of before the damage is whole");
 }

@@ -37,5 +37,7 @@ struct contents {
 int contents_read(struct recording *recording, const struct recording_ears *ears,
 		  struct contents *contents, struct err *err);
 void contents_fini(struct contents *contents);
+/** contents_damaged() - what of @path could not be read, as an error with a hint. */
+int contents_damaged(const struct contents *contents, const char *path, struct err *err);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "query/query.h"
 
@@ -241,4 +242,64 @@ int query_time_parse(const char *text, struct query_time *time, struct err *err)
 				     "end, 14:03, '2026-01-31 14:03:10' or 2026-01-31T12:00:00Z");
 	}
 	return 0;
+}
+
+int query_path_split(const char *word, char **path, struct query_time *at, struct err *err)
+{
+	const char *sign = strrchr(word, '@');
+	if (!sign || sign == word || access(word, F_OK) == 0) {
+		*path = strdup(word);
+	} else {
+		int rc = query_time_parse(sign + 1, at, err);
+		if (rc < 0)
+			return rc;
+		*path = strndup(word, (size_t)(sign - word));
+	}
+	return *path ? 0 : err_set(err, -ENOMEM, "cannot read '%s'", word);
+}
+
+int query_limit_parse(const char *text, size_t *limit, struct err *err)
+{
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (errno || *end || end == text || *text < '0' || *text > '9' || n == 0) {
+		err_set(err, -EINVAL, "bad limit '%s'", text);
+		return err_hint(err, "a number from 1");
+	}
+	*limit = n;
+	return 0;
+}
+
+int query_take(struct query *query, const char *word, const char *value, struct err *err)
+{
+	if (strcmp(word, "at") == 0)
+		return query_time_parse(value, &query->at, err);
+	if (strcmp(word, "from") == 0)
+		return query_time_parse(value, &query->from, err);
+	if (strcmp(word, "to") == 0)
+		return query_time_parse(value, &query->to, err);
+	if (strcmp(word, "function-regex") == 0) {
+		query->function_regex = value;
+		return query_regex_check(value, err);
+	}
+	if (strcmp(word, "min-size") == 0)
+		return query_size_parse(value, &query->min_size, err);
+	if (strcmp(word, "max-size") == 0) {
+		query->has_max_size = 1;
+		return query_size_parse(value, &query->max_size, err);
+	}
+	if (strcmp(word, "lifetime-min") == 0) {
+		query->has_lifetime_min = 1;
+		return query_duration_parse(value, &query->lifetime_min_ns, err);
+	}
+	if (strcmp(word, "lifetime-max") == 0) {
+		query->has_lifetime_max = 1;
+		return query_duration_parse(value, &query->lifetime_max_ns, err);
+	}
+	if (strcmp(word, "leaked") == 0) {
+		query->leaked = 1;
+		return 0;
+	}
+	return err_set(err, -EINVAL, "'%s' is no word of a selection", word);
 }

@@ -32,6 +32,8 @@ struct query_time {
 };
 /** query_time_parse() - -EINVAL with a message and a hint naming the accepted forms. */
 int query_time_parse(const char *text, struct query_time *time, struct err *err);
+/** query_path_split() - FILE, or FILE@TIME; a file that is called so is meant first. *@path: malloc'd. 0 or negative errno. */
+int query_path_split(const char *word, char **path, struct query_time *at, struct err *err);
 /** query_duration_parse() - `1h30m`, `10s`, `1.5s`, `250ms`, `5us`, `7ns`; a bare number is seconds. Into ns. */
 int query_duration_parse(const char *text, uint64_t *ns, struct err *err);
 /** query_size_parse() - `100`, `64K`, `1.5MiB`, `2G`: powers of 1024. Into bytes. */
@@ -127,5 +129,13 @@ int query_scratch(struct err *err);
  */
 int query_stream(const struct query_source *source, const struct query *query, struct sink *to,
 		 struct err *err);
+
+/** query_limit_parse() - a number of rows, from 1. -EINVAL. */
+int query_limit_parse(const char *text, size_t *limit, struct err *err);
+/**
+ * query_take() - one word of a selection, "min-size" with @value "64K"; "leaked" has none. @query keeps what a regex points to. -EINVAL with
+ * @err.
+ */
+int query_take(struct query *query, const char *word, const char *value, struct err *err);
 
 #endif

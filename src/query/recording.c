@@ -460,3 +460,13 @@ int recording_resolve(struct prof *prof, const struct recording_ears *ears, stru
 	}
 	return rc;
 }
+
+int recording_store_symbols(const struct recording *recording, const struct prof *prof,
+			    struct err *err)
+{
+	if (recording_kind(recording) == RECORDING_BLT)
+		return trace_append_symbols(recording_path(recording), prof, err);
+	err_set(err, -EINVAL, "cannot store symbols in '%s'", recording_path(recording));
+	return err_hint(err, "only byteledger recordings take them; 'byteledger import' makes one "
+			     "of a heaptrack file");
+}

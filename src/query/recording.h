@@ -76,4 +76,8 @@ const char *recording_warning(const struct recording *recording);
  */
 int recording_resolve(struct prof *prof, const struct recording_ears *ears, struct err *err);
 
+/** recording_store_symbols() - the names of @prof, its reading, into the file itself. -EINVAL where its kind takes none. */
+int recording_store_symbols(const struct recording *recording, const struct prof *prof,
+			    struct err *err);
+
 #endif

@@ -142,3 +142,29 @@ struct page_shot *resident_nearest(const char *path, uint64_t time_ns, struct er
 		i++;
 	return resident_load(resident, i, err);
 }
+
+int paged_open(struct paged *paged, const char *path, const struct query_time *at,
+	       const struct prof *whole, struct err *err)
+{
+	uint64_t ns = UINT64_MAX;
+	struct err none = { 0 };
+	int peak = !at || at->kind == QUERY_TIME_NONE || at->kind == QUERY_TIME_PEAK;
+	paged->resident = resident_open(path, &none);
+	if (!paged->resident) {
+		if (none.code)
+			*err = none;
+		return none.code;
+	}
+	if (!peak && query_time_resolve(at, whole, &ns, err) < 0)
+		return err->code;
+	paged->shot = resident_load(
+		paged->resident,
+		peak ? resident_peak(paged->resident) : resident_at(paged->resident, ns), err);
+	return paged->shot ? 0 : err->code;
+}
+
+void paged_fini(struct paged *paged)
+{
+	page_shot_putp(&paged->shot);
+	resident_freep(&paged->resident);
+}

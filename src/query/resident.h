@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "model/pages.h"
+#include "query/query.h"
 #include "trace/trace.h"
 
 struct resident;
@@ -35,5 +36,16 @@ size_t resident_peak(const struct resident *resident);
 struct page_shot *resident_load(struct resident *resident, size_t i, struct err *err);
 /** resident_nearest() - whichever of @path is nearest to @time_ns, for a single look. */
 struct page_shot *resident_nearest(const char *path, uint64_t time_ns, struct err *err);
+
+/** struct paged - zero-initialised: none. */
+struct paged {
+	struct resident *resident;
+	struct page_shot *shot; /* NULL: the recording has none */
+};
+
+/** paged_open() - the reading at @at, by default the one with the most RSS. @whole: of the recording. 0, without any, too; or negative errno. */
+int paged_open(struct paged *paged, const char *path, const struct query_time *at,
+	       const struct prof *whole, struct err *err);
+void paged_fini(struct paged *paged);
 
 #endif

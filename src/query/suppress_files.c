@@ -57,3 +57,13 @@ struct suppress *suppress_files_run(const struct suppress_files *given, struct p
 		return NULL;
 	return STEAL(rules);
 }
+
+void suppress_subtract(const struct suppress *suppress, struct prof_totals *totals)
+{
+	uint64_t allocations, bytes;
+	if (suppress_applied(suppress))
+		return;
+	suppress_sum(suppress, &allocations, &bytes);
+	totals->cost.leaked -= allocations;
+	totals->cost.leaked_bytes -= bytes;
+}

@@ -22,4 +22,7 @@ int suppress_files_check(const struct suppress_files *given, struct err *err);
 struct suppress *suppress_files_run(const struct suppress_files *given, struct prof *prof,
 				    int built_in_too, struct err *err);
 
+/** suppress_subtract() - from the sums of a recording what it took out, where that is not done yet. */
+void suppress_subtract(const struct suppress *suppress, struct prof_totals *totals);
+
 #endif

@@ -29,9 +29,14 @@ static int import_into(struct recording *rec, struct trace_writer **writer, stru
 
 int recorder_import(struct recording *rec, const char *out_path, char **path, struct err *err)
 {
+	*path = NULL;
+	if (recording_kind(rec) == RECORDING_BLT) {
+		err_set(err, -EINVAL, "'%s' is a recording already", recording_path(rec));
+		return err_hint(err, "'byteledger report' reads it; 'byteledger export' writes "
+				     "other formats");
+	}
 	CLEANUP(trace_writer_freep)
 	struct trace_writer *writer = trace_writer_new(out_path, NULL, err);
-	*path = NULL;
 	if (!writer)
 		return err->code;
 	char *made = strdup(trace_writer_path(writer));

@@ -573,3 +573,11 @@ int mapnames_apply(struct mapnames *n, struct breakdown *b, const struct target 
 						  (int)b->pid);
 	return breakdown_sum(b, err);
 }
+
+struct mapnames *mapnames_of(const pid_t *pids, size_t count, struct err *err)
+{
+	struct mapnames *names = mapnames_new(err);
+	for (size_t i = 0; i < count && names && !err->code; i++)
+		mapnames_add(names, pids[i], err);
+	return names;
+}

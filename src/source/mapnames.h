@@ -20,6 +20,9 @@ void mapnames_freep(struct mapnames **names);
 /** mapnames_add() - watch @pid, too; at most 64 processes. Its code's unwind tables are made or fetched. */
 int mapnames_add(struct mapnames *names, pid_t pid, struct err *err);
 
+/** mapnames_of() - both for @count processes; where one cannot be followed @err is set and the others are. */
+struct mapnames *mapnames_of(const pid_t *pids, size_t count, struct err *err);
+
 /**
  * mapnames_apply() - put what is known over the mappings of @breakdown, which must keep every one; mappings that the kernel
  * merged are cut, what is resident of the pieces is counted, the sums stay exact. Before heaps_read(), which knows

@@ -11,6 +11,7 @@
 #include "proc/settings.h"
 #include "source/heapfiles.h"
 #include "source/threadfacts.h"
+#include "source/tries.h"
 
 struct breakdown *reading_take(const struct target *target, const struct reading_opt *how,
 			       struct err *err)
@@ -71,4 +72,24 @@ int reading_ledger(const struct target_list *list, const struct reading_opt *opt
 		return err->code ? err->code : err_set(err, -ESRCH, "no process is left");
 	}
 	return rc;
+}
+
+int reading_refused(const struct breakdown *b, struct err *err)
+{
+	err_set(err, b->heaps_refused,
+		"allocators and stacks of process %d are not told: cannot read its page map",
+		(int)b->pid);
+	return err_hint(err, "run as its user or as root, or with CAP_SYS_PTRACE and "
+			     "CAP_DAC_READ_SEARCH");
+}
+
+const char *reading_lacks_names(const struct breakdown *b)
+{
+	struct err ignored = { 0 };
+	for (size_t i = 0; i < b->class_count; i++)
+		if (b->classes[i].class == REGION_NAMED)
+			return NULL;
+	return tries_names_mappings(&ignored) == 0
+		       ? "the program has named none, or not yet (prctl PR_SET_VMA_ANON_NAME)"
+		       : "this kernel keeps no names of mappings (CONFIG_ANON_VMA_NAME)";
 }

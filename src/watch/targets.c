@@ -358,3 +358,24 @@ uint64_t targets_more_due(uint64_t cpu_ns)
 	uint64_t pause = cpu_ns * 1000;
 	return clock_ns(CLOCK_MONOTONIC) + (pause > MORE_NS ? pause : MORE_NS);
 }
+
+void targets_title(const struct targets *t, struct buf *title)
+{
+	if (t->container)
+		buf_printf(title, "container '%s'", t->container);
+	else if (t->cgroup)
+		buf_printf(title, "cgroup '%s'", t->cgroup);
+	else if (t->name)
+		buf_printf(title, "'%s'", t->name);
+	else
+		buf_puts(title, "these");
+}
+
+void targets_cgroup(const struct targets *t, struct ledger *ledger)
+{
+	struct cgroup_memory named;
+	if (!t->cgroup || t->cgroup[0] != '/' || cgroup_memory_at(t->cgroup, &named) != 0)
+		return;
+	ledger->cgroup = named;
+	ledger->cgroups = 1;
+}

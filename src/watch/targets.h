@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "proc/ledger.h"
 #include "watch/container.h"
 
 #define TARGETS_GIVEN_MAX 64
@@ -57,5 +59,10 @@ int targets_follow(const struct targets *targets);
 int targets_more(const struct targets *targets, struct target_list *list, struct err *err);
 /** targets_more_due() - when to look for more again after a look that took @cpu_ns: a second, or 0.1 % of one CPU. */
 uint64_t targets_more_due(uint64_t cpu_ns);
+
+/** targets_title() - who is meant, for a heading: "container 'web'". */
+void targets_title(const struct targets *targets, struct buf *title);
+/** targets_cgroup() - a folder that was named is what is asked about, and holds those of the processes: its sums stand in @ledger. */
+void targets_cgroup(const struct targets *targets, struct ledger *ledger);
 
 #endif

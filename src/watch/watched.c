@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "heaps/heaps.h"
 #include "proc/beside.h"
 #include "proc/owned.h"
@@ -584,4 +586,39 @@ void watched_source(struct memory_source *source, struct watched_set *set)
 					  .get = source_get,
 					  .peek = source_peek,
 					  .put = source_put };
+}
+
+/* Small shifts are not news. */
+static int is_news(uint64_t *said_ns, uint64_t period_ns)
+{
+	if (*said_ns && period_ns < *said_ns * 2 && period_ns > *said_ns / 2)
+		return 0;
+	*said_ns = period_ns;
+	return 1;
+}
+
+void watched_tell_cost(struct watched *w, uint64_t look_period_ns, void (*say)(const char *text))
+{
+	struct watch_cost cost;
+	char cpu[TEXT_NUMBER_MAX], period[TEXT_NUMBER_MAX], line[256];
+	watch_cost(w->watch, &cost);
+	if (is_news(&w->said_period_ns, cost.period_ns)) {
+		snprintf(line, sizeof(line),
+			 "process %d: a reading of %llu mappings takes %s of CPU: one every %s "
+			 "(%.1f %% of one CPU)",
+			 (int)w->pid,
+			 (unsigned long long)(w->quick ? w->quick->breakdown->region_total : 0),
+			 text_duration(cpu, cost.reading_cpu_ns),
+			 text_duration(period, cost.period_ns), WATCH_BUDGET * 100);
+		say(line);
+	}
+	if (w->rules_period_ns > look_period_ns &&
+	    is_news(&w->said_rules_period_ns, w->rules_period_ns)) {
+		snprintf(line, sizeof(line),
+			 "process %d: judging growth for the alerts takes %s of CPU: once every %s "
+			 "(%.1f %% of one CPU)",
+			 (int)w->pid, text_duration(cpu, w->rules_cpu_ns),
+			 text_duration(period, w->rules_period_ns), WATCH_RULES_BUDGET * 100);
+		say(line);
+	}
 }

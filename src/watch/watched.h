@@ -75,6 +75,8 @@ uint64_t watched_pss(const struct watched *w);
  * @events receives the *@count rules met anew.
  */
 int watched_look(struct watched *w, struct alert_event *events, int *count, struct err *err);
+/** watched_tell_cost() - where it changed: how often mappings are read and growth is judged now, and why, a line each. */
+void watched_tell_cost(struct watched *w, uint64_t look_period_ns, void (*say)(const char *text));
 /** watched_full() - a full reading at most MEMORY_FULL_SECONDS old, made here if need be; NULL with @err. */
 struct shot *watched_full(struct watched *w, struct err *err);
 /** watched_shot() - the last quick (or @full) reading with a reference more, or NULL. */
