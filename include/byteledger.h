@@ -57,7 +57,8 @@ ssize_t byteledger_breakdown_text(char *to, size_t size, int top);
 int byteledger_breakdown_signal(int fd);
 
 /**
- * byteledger_serve() - answer GET /debug/memory?top=N and /metrics (Prometheus) on "127.0.0.1:6060", "[::1]:6060" or ":6060" (which is 127.0.0.1), from a
+ * byteledger_serve() - answer GET /debug/memory?top=N and /metrics (Prometheus) on "127.0.0.1:6060", "[::1]:6060" or ":6060" (which is
+ * 127.0.0.1); and /debug/pprof/heap and allocs (pprof's format) while the program's heap is recorded by `byteledger run --serve`. From a
  * thread of its own with all signals blocked, until the process ends. Without `format` the answer has the layout of
  * Teranode's analyzer, with `format=text` byteledger's own. smaps is read at most once in 10 seconds, others get that
  * reading with its age. Only loopback addresses, since the answer undoes address randomisation.

@@ -3,6 +3,7 @@
 #ifndef EMBED_EMBED_H
 #define EMBED_EMBED_H
 
+#include "base/buf.h"
 #include "proc/breakdown.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -16,5 +17,11 @@ struct breakdown *embed_read(size_t keep, int *code);
 
 /** embed_names() - where the table of names lies; 0 where there is none yet. */
 uint64_t embed_names(size_t *bytes);
+
+/**
+ * embed_recorded() - ask the recorder of this process for @path of what it serves, and put its whole answer, head and all, into @to.
+ * NULL, or why there is none, with *@status. Waits for it: five seconds at most between two pieces, 16 MiB.
+ */
+const char *embed_recorded(const char *path, struct buf *to, int *status);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve.c - GET /debug/memory and /metrics of the own process: one thread, one request a connection, a stated bound on everything a
+ * serve.c - GET /debug/memory, /metrics and profiles of the own process: one thread, one request a connection, a stated bound on everything a
  * stranger can grow. Deliberately tiny: it answers one question and closes.
  */
 #include <byteledger.h>
@@ -264,7 +264,9 @@ static void put_metrics(struct buf *to)
 	}
 }
 
-static const char *const paths[] = { "/", "/debug/memory", "/metrics" };
+static const char *const paths[] = { "/", "/debug/memory", "/metrics", "/debug/pprof/heap",
+				     "/debug/pprof/allocs" };
+#define FIRST_PROFILE 3u
 
 static void respond(struct client *c)
 {
@@ -298,7 +300,9 @@ static void respond(struct client *c)
 	while (path < ARRAY_LEN(paths) && strcmp(line, paths[path]) != 0)
 		path++;
 	if (path == ARRAY_LEN(paths)) {
-		refuse(c, 404, "Not Found", "only /debug/memory, /metrics and /\n");
+		refuse(c, 404, "Not Found",
+		       "only /debug/memory, /metrics, /debug/pprof/heap, /debug/pprof/allocs and "
+		       "/\n");
 		return;
 	}
 	const char *wrong = parse_query(query, &q);
@@ -315,8 +319,18 @@ static void respond(struct client *c)
 		static const char served[] =
 			"libbyteledger: where this process's memory is\n"
 			"/debug/memory?top=N   the known layout; format=text: byteledger's own\n"
-			"/metrics              for Prometheus\n";
+			"/metrics              for Prometheus\n"
+			"/debug/pprof/heap     of its heap recording, where 'byteledger run "
+			"--serve' makes one; "
+			"also /debug/pprof/allocs\n";
 		answer_with(c, &asked, 200, "OK", served, sizeof(served) - 1, 0);
+		return;
+	}
+	if (path >= FIRST_PROFILE) {
+		int status;
+		const char *why = embed_recorded(paths[path], &c->answer, &status);
+		if (why)
+			refuse(c, status, status == 404 ? "Not Found" : "Bad Gateway", why);
 		return;
 	}
 	if (refresh() < 0) {

@@ -178,6 +178,39 @@ static int own_stacks(struct breakdown *b, const struct memory *memory)
 	return rc;
 }
 
+struct recording {
+	const struct target *target;
+	uint16_t *port;
+	int found;
+};
+
+/* The memory that it shares with its recorder, which beats there while it lives. */
+static int look_at_recording(void *ctx, struct region *r)
+{
+	struct recording *found = ctx;
+	struct wire_heap_header h;
+	if (strncmp(r->name, "/memfd:byteledger", 17) != 0 || r->offset ||
+	    r->end - r->start < sizeof(h) ||
+	    target_read(found->target, r->start, &h, sizeof(h)) != sizeof(h) ||
+	    h.magic != WIRE_HEAP_MAGIC)
+		return 0;
+	if (h.detach || !h.recorder_pid)
+		return 0;
+	found->found = 1;
+	*found->port = h.served_port <= UINT16_MAX ? (uint16_t)h.served_port : 0;
+	return 1;
+}
+
+int heaps_recording(const struct target *target, uint16_t *port)
+{
+	struct recording found = { .target = target, .port = port };
+	struct reading reading;
+	struct err err = { 0 };
+	*port = 0;
+	int rc = maps_each(target, look_at_recording, &found, &reading, &err);
+	return found.found ? 1 : rc < 0 ? rc : 0;
+}
+
 /* What the preload library mapped in the target, by its word in the memory that it shares with its recorder: the kernel joins it to others'. */
 static int own_library(struct breakdown *b, const struct memory *memory)
 {

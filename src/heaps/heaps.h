@@ -6,6 +6,8 @@
 #ifndef HEAPS_HEAPS_H
 #define HEAPS_HEAPS_H
 
+#include <stdint.h>
+
 #include "base/err.h"
 
 struct breakdown;
@@ -20,5 +22,11 @@ struct target;
  * more work than its memory warrants, or of which less than half agrees with itself: hostile, or another version.
  */
 int heaps_read(struct breakdown *breakdown, const struct target *target, struct err *err);
+
+/**
+ * heaps_recording() - whether the preload library records @target: 0 no, 1 yes, negative errno. @port: where on 127.0.0.1 its recorder
+ * serves that; 0: nowhere. A reading of maps.
+ */
+int heaps_recording(const struct target *target, uint16_t *port);
 
 #endif

@@ -5,6 +5,7 @@
  * page itself or, in newer ones, in a region of its own, at a distance that the partition holds. Nothing but a partition has a row of sizes
  * with the reciprocal of each beside it: that is the proof.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +45,19 @@ struct root {
 	} of[BUCKETS_MAX];
 };
 
+/* A super page, and the page that describes it. */
+struct super {
+	uint64_t start, about;
+	const struct root *root;
+};
+
 struct partition {
 	struct breakdown *b;
 	const struct memory *memory;
 	struct memory_pages pages;
 	struct root *roots;
+	struct super *found;
+	size_t found_count, found_room;
 	unsigned root_count, supers, partitions;
 	uint64_t good, bad;
 	struct allocator_reading sum;
@@ -254,12 +263,15 @@ static int claim(struct partition *p, uint64_t start, uint64_t end, const char *
 	return rc;
 }
 
-static int read_page(struct partition *p, const struct root *root, uint64_t at,
-		     const uint64_t *page)
+/* @end: what it goes on to, where one block takes more than a super page holds. */
+static int read_page(struct partition *p, const struct super *found, uint64_t *end)
 {
-	uint64_t super = super_of(p, root, at), end = super + SUPER;
-	if (!super)
+	const struct root *root = found->root;
+	uint64_t page[PAGE_WORDS], super = found->start, at = found->about;
+	*end = super;
+	if (memory_read(p->memory, at, page, sizeof(page)) < 0)
 		return 0;
+	*end = super + SUPER;
 	uint64_t before = p->sum.resident_bytes;
 	for (unsigned k = 1; k < ENTRIES; k++) {
 		const uint64_t *e = page + (size_t)k * ENTRY_WORDS;
@@ -273,8 +285,9 @@ static int read_page(struct partition *p, const struct root *root, uint64_t at,
 		}
 		p->good++;
 		add_span(p, &span);
-		if (span.start + span.bytes > end)
-			end = (span.start + span.bytes + SUPER - 1) & ~(SUPER - 1);
+		if (span.start + span.bytes > *end)
+			*end = (span.start + span.bytes + SUPER - 1) & ~(SUPER - 1);
+		k += (unsigned)((span.bytes - 1) / PART); /* those stand for the same span */
 	}
 	p->supers++;
 	int rc = claim(p, super, super + LEAD_PAGES * SYSTEM_PAGE, "PartitionAlloc metadata");
@@ -282,8 +295,8 @@ static int read_page(struct partition *p, const struct root *root, uint64_t at,
 		rc = claim(p, at, at + SYSTEM_PAGE, "PartitionAlloc metadata");
 	p->sum.metadata_bytes += p->sum.resident_bytes - before;
 	if (rc == 0)
-		rc = claim(p, super + LEAD_PAGES * SYSTEM_PAGE, end, "PartitionAlloc");
-	p->sum.reserved_bytes += end - super;
+		rc = claim(p, super + LEAD_PAGES * SYSTEM_PAGE, *end, "PartitionAlloc");
+	p->sum.reserved_bytes += *end - super;
 	return rc;
 }
 
@@ -296,6 +309,47 @@ static int may_be_metadata(const struct breakdown *b, size_t i)
 	       r->end - r->start <= METADATA_MAX && b->regions[i - 1].end == r->start &&
 	       b->regions[i + 1].start == r->end && !(b->regions[i - 1].perms & access) &&
 	       !(b->regions[i + 1].perms & access);
+}
+
+static int keep(struct partition *p, const struct root *root, uint64_t at)
+{
+	struct super super = { .start = super_of(p, root, at), .about = at, .root = root };
+	if (!super.start)
+		return 0;
+	if (p->found_count == p->found_room) {
+		size_t room = p->found_room ? p->found_room * 2 : 64;
+		struct super *grown = realloc(p->found, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		p->found = grown;
+		p->found_room = room;
+	}
+	p->found[p->found_count++] = super;
+	return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct super *x = a, *y = b;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* In order; what lies in one that was read already was described twice, and is counted once. */
+static int read_all(struct partition *p)
+{
+	uint64_t done = 0, end;
+	int rc = 0;
+	if (p->found_count)
+		qsort(p->found, p->found_count, sizeof(*p->found), by_start);
+	for (size_t i = 0; i < p->found_count && rc == 0; i++) {
+		if (p->found[i].start < done) {
+			p->bad++;
+			continue;
+		}
+		rc = read_page(p, &p->found[i], &end);
+		done = end > done ? end : done;
+	}
+	return rc;
 }
 
 static int tell(struct partition *p)
@@ -320,12 +374,12 @@ static int tell(struct partition *p)
 int heaps_partition(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct partition *p = NULL;
-	uint64_t page[PAGE_WORDS];
+	uint64_t page[ENTRY_WORDS];
 	int rc = 0;
 	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
 		uint64_t at = b->regions[i].start;
-		if (!may_be_metadata(b, i) || memory_read(memory, at, page, 32) < 0 || !page[0] ||
-		    page[0] & 7 || page[3] || !is_writable(b, page[0]))
+		if (!may_be_metadata(b, i) || memory_read(memory, at, page, sizeof(page)) < 0 ||
+		    !page[0] || page[0] & 7 || page[3] || !is_writable(b, page[0]))
 			continue;
 		if (!p) {
 			p = calloc(1, sizeof(*p));
@@ -339,13 +393,17 @@ int heaps_partition(struct breakdown *b, const struct memory *memory, struct err
 			p->memory = p->pages.memory = memory;
 		}
 		const struct root *root = root_at(p, page[0]);
-		if (root && memory_read(memory, at, page, sizeof(page)) == 0)
-			rc = read_page(p, root, at, page);
+		if (root)
+			rc = keep(p, root, at);
 	}
+	if (rc == 0 && p)
+		rc = read_all(p);
 	if (rc == 0 && p && p->supers)
 		rc = tell(p);
-	if (p)
+	if (p) {
 		free(p->roots);
+		free(p->found);
+	}
 	free(p);
 	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }

@@ -133,6 +133,7 @@ static struct source_heap *make_heap(struct record *rec, const struct recorder_o
 		.on_full = on_full_of(opt->on_full),
 		.free_stacks = opt->free_stacks,
 		.stamp_every_event = opt->stamp_every_event,
+		.served_port = opt->served_port,
 		.sample_bytes = rec->settings.sample_bytes,
 		.name_threads = rec->settings.filter && wire_filter_check(rec->settings.filter) > 1,
 	};

@@ -60,6 +60,8 @@ struct recorder_opt {
 	int follow_exec; /* what an exec puts in the program's place is what is recorded: its file is the result */
 	uint64_t
 		duration_ns; /* as recorder_run() will be told: what an exec puts in the program's place ends then, too */
+	uint16_t
+		served_port; /* of 127.0.0.1, where it is served without a token: the program may ask there */
 	int no_names; /* what frames resolve to is not stored at the end */
 };
 

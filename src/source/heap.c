@@ -129,6 +129,7 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	h.stamp_every_event = opt->stamp_every_event != 0;
 	h.sample_bytes = opt->sample_bytes;
 	h.name_threads = opt->name_threads != 0;
+	h.served_port = opt->served_port;
 	h.enabled_wanted = 1;
 	struct rlimit limit;
 	/* beyond it the kernel kills, for a memfd too */

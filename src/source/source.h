@@ -21,6 +21,8 @@ struct source_heap_opt {
 	int on_full;           /* enum wire_on_full */
 	int free_stacks, stamp_every_event;
 	uint64_t sample_bytes;
+	uint16_t
+		served_port; /* of 127.0.0.1, where anybody there may read what is recorded; 0: not served */
 	int name_threads; /* somebody judges by names: they come with the events */
 };
 

@@ -210,7 +210,8 @@ struct wire_heap_header {
 	uint32_t on_full;                               /* enum wire_on_full */
 	uint32_t free_stacks;                           /* 1 = record the stack of free */
 	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
-	uint32_t reserved1;
+	uint32_t
+		served_port; /* on 127.0.0.1 the recorder serves what it records, without a token; 0 = not */
 	uint32_t name_threads; /* 1 = write WIRE_NAME records */
 	uint64_t
 		sample_bytes; /* one stack for so many bytes on average; 0 = for every allocation */

@@ -5,8 +5,12 @@
 
 static int both(struct breakdown *b, const struct memory *memory, struct err *err)
 {
+	/* each has its own share of work */
+	struct memory_work work = { .left = memory->work->left / 2 };
+	struct memory other = *memory;
+	other.work = &work;
 	int rc = heaps_partition(b, memory, err);
-	return rc < 0 ? rc : heaps_proofs(b, memory, err);
+	return rc < 0 ? rc : heaps_proofs(b, &other, err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

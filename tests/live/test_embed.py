@@ -2,6 +2,7 @@
 """libbyteledger: names, the own breakdown and the responder, from C and C++, seen from inside and from outside."""
 import contextlib
 import glob
+import gzip
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from conftest import ROOT
 from netapi import free_port
+from test_regions import wait_for
 
 VARIANTS = ("embedded", "embedded_static", "embedded_cpp")
 
@@ -159,6 +161,34 @@ def test_a_token_opens_any_address_and_prometheus_is_served(prog):
 
 
 @pytest.mark.large
+def test_a_recording_of_the_program_is_had_from_itself(byteledger, prog, tmp_path):
+    """/debug/pprof of libbyteledger is the recorder's, head and all; without one it says how to have one."""
+    port, token = free_port(), "0123456789abcdefXYZ"
+    with embedded(prog, "embedded", f"127.0.0.1:{port}"):
+        answer, body = get(port, "/debug/pprof/heap")
+        assert answer.status == 404 and "byteledger run --serve" in body, body
+    child = subprocess.Popen([byteledger, "run", "-q", "--serve", "127.0.0.1:0", "-o", tmp_path / "b.blt", "--", prog("embedded"),
+                              f"0.0.0.0:{port}", token], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        while b"ready" not in child.stdout.readline():
+            pass
+        assert get(port, "/debug/pprof/heap")[0].status == 401
+
+        def profile(which):
+            client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            client.request("GET", f"/debug/pprof/{which}", headers={"Authorization": f"Bearer {token}"})
+            answer = client.getresponse()
+            body = answer.read()
+            assert answer.status == 200 and answer.getheader("Content-Type") == "application/octet-stream", body
+            return gzip.decompress(body)
+        # its table of strings names what is counted, and whose code asked once that stands in the recording
+        for which in ("heap", "allocs"):
+            wait_for(lambda w=which: b"libbyteledger.so" in profile(w), "its stacks")
+            assert b"inuse_space" in profile(which) and b"alloc_objects" in profile(which)
+    finally:
+        child.communicate()
+
+
 def test_a_go_program_that_embeds_it_sees_its_heap_and_its_stacks(installed, tmp_path):
     """By cgo, with and without the names that Go gives its mappings: most kernels keep none."""
     build = os.path.abspath(os.environ.get("BYTELEDGER_BUILD", "build"))
