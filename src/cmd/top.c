@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - `byteledger top FILE | -p PID`: a heap in the terminal, finished or growing. */
+/* top.c - `byteledger top [FILE | -p PID | -n NAME]`: a heap in the terminal, finished or growing; or processes by what they hold. */
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
+#include "cmd/processes.h"
 #include "cmd/select.h"
 #include "out/name.h"
 #include "tui/paint.h"
@@ -17,15 +18,17 @@
 struct top {
 	struct selection selection; /* first: the child parser's input */
 	const char *path;
+	const char *name;
 	pid_t pid;
 	uint64_t delay_ns;
 	struct err err;
 };
 
-enum { OPT_DELAY = 'd', OPT_PID = 'p' };
+enum { OPT_DELAY = 'd', OPT_PID = 'p', OPT_NAME = 'n' };
 
 static const struct argp_option options[] = {
 	{ "pid", OPT_PID, "PID", 0, "A program that is being recorded", 3 },
+	{ "name", OPT_NAME, "NAME", 0, "Processes whose program is called that; a glob", 3 },
 	{ "delay", OPT_DELAY, "DURATION", 0, "Between two looks at what grows (default 1s)", 3 },
 	{ 0 },
 };
@@ -52,6 +55,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_PID:
 		rc = parse_pid(arg, &t->pid, &t->err);
 		break;
+	case OPT_NAME:
+		t->name = arg;
+		break;
 	case OPT_DELAY:
 		rc = query_duration_parse(arg, &t->delay_ns, &t->err);
 		if (rc == 0 && t->delay_ns < 100000000u)
@@ -69,9 +75,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				  "sort and all rows are shown");
 		if (t->selection.by == VIEW_BY_THREAD)
 			cmd_usage("top shows no threads");
-		if (!t->path == !t->pid)
-			cmd_usage(t->path ? "either a file or a process"
-					  : "no FILE, and no -p PID");
+		if (!!t->path + !!t->pid + !!t->name > 1)
+			cmd_usage("either a file or a process or processes of a name");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -79,6 +84,51 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (rc < 0)
 		cmd_refuse(&t->err);
 	return 0;
+}
+
+/** show_heap() - until the reader leaves it. 0, or negative errno. */
+static int show_heap(struct top *t, pid_t pid)
+{
+	const struct heap_session_opt opt = { .path = t->path,
+					      .pid = pid,
+					      .query = &t->selection.query,
+					      .ears = &cmd_ears,
+					      .words = select_words(&t->selection),
+					      .by = t->selection.by,
+					      .cost = t->selection.cost,
+					      .cost_given = t->selection.cost_given,
+					      .inverted = t->selection.inverted,
+					      .delay_ns = t->delay_ns,
+					      .short_name = text_short_name };
+	struct heap_session *session = heap_session_new(&opt, &t->err);
+	if (!session)
+		return t->err.code;
+	int rc = heap_session_run(session, &t->err);
+	const struct buf *stack = heap_session_stack(session);
+	if (rc == 0 && stack->len)
+		fwrite(stack->data, 1, stack->len, stdout);
+	heap_session_free(session);
+	return rc;
+}
+
+/** show_processes() - and the heap of whichever is picked. 0, or negative errno. */
+static int show_processes(struct top *t)
+{
+	const struct crowd_opt opt = { .read = processes_read,
+				       .ctx = (void *)t->name,
+				       .words = t->name,
+				       .delay_ns = t->delay_ns };
+	struct crowd *crowd = crowd_new(&opt, &t->err);
+	pid_t pid = crowd ? crowd_run(crowd, &t->err) : t->err.code;
+	while (pid > 0) {
+		if (show_heap(t, pid) < 0) {
+			crowd_say(crowd, t->err.msg);
+			err_init(&t->err);
+		}
+		pid = crowd_run(crowd, &t->err);
+	}
+	crowd_free(crowd);
+	return pid;
 }
 
 int cmd_top(int argc, char **argv)
@@ -89,9 +139,11 @@ int cmd_top(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "FILE\n-p PID",
+		.args_doc = "FILE\n-p PID\n[-n NAME]",
 		.doc = "Show a heap in the terminal: the call tree and a table of a recording, "
-		       "finished or still being written.\vKeys: ? shows them.",
+		       "finished or still being written. Without one: processes by what they "
+		       "hold, from which Enter leads to the heap of one that is being "
+		       "recorded.\vKeys: ? shows them.",
 		.children = children,
 	};
 	struct top t = { .delay_ns = 1000000000u };
@@ -103,24 +155,6 @@ int cmd_top(int argc, char **argv)
 		cmd_fail(&t.err);
 		return CMD_USAGE;
 	}
-	const struct heap_session_opt opt = { .path = t.path,
-					      .pid = t.pid,
-					      .query = &t.selection.query,
-					      .ears = &cmd_ears,
-					      .words = select_words(&t.selection),
-					      .by = t.selection.by,
-					      .cost = t.selection.cost,
-					      .cost_given = t.selection.cost_given,
-					      .inverted = t.selection.inverted,
-					      .delay_ns = t.delay_ns,
-					      .short_name = text_short_name };
-	struct heap_session *session = heap_session_new(&opt, &t.err);
-	if (!session)
-		return cmd_fail(&t.err);
-	rc = heap_session_run(session, &t.err);
-	const struct buf *stack = heap_session_stack(session);
-	if (rc == 0 && stack->len)
-		fwrite(stack->data, 1, stack->len, stdout);
-	heap_session_free(session);
+	rc = t.path || t.pid ? show_heap(&t, t.pid) : show_processes(&t);
 	return rc < 0 ? cmd_fail(&t.err) : CMD_OK;
 }

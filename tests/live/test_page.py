@@ -180,6 +180,20 @@ def test_page_in_chromium(case, names, browser, byteledger, recordings, tmp_path
     in_browser(case, browser, byteledger, tmp_path, *[recordings(n) for n in names])
 
 
+@pytest.mark.large
+def test_page_of_a_hundred_million_events(browser, byteledger, prog, tmp_path):
+    """Openings, 300 interactions with sums, the first rows of a block filter, Stop, the server's memory; moments and ranges are timed, too."""
+    path = str(tmp_path / "large.blt")
+    subprocess.run([prog("bigtrace"), "--phases", path, "100000000", "300000", "100000"], check=True, timeout=600)
+    in_browser("large", browser, byteledger, tmp_path, path)
+    with open(tmp_path / "large" / "large.json", encoding="utf-8") as file:
+        figures = json.load(file)
+    assert figures["allocations"] > 49000000 and figures["stacks"] > 70000 and figures["interactions"] > 250
+    assert figures["first_opening_ms"] < 5000 and figures["second_opening_ms"] < 1000
+    assert figures["p95_ms"] < 200 and figures["block_filter_first_rows_ms"] < 500
+    assert figures["cpu_in_3_s_after_stop_ms"] <= 100 and figures["server_peak_mib"] < 477  # 500 MB
+
+
 def test_page_of_a_node(browser, byteledger, tmp_path):
     """Messages, connections and logs of a store that a node's recorder filled, on the node's own port."""
     capture = tmp_path / "x.pcap"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`byteledger top` in a real terminal (tmux): screens as grids of cells, keys, sizes, a program that is being recorded."""
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -181,6 +182,42 @@ def test_a_program_that_is_being_recorded_grows_and_rows_stay_under_the_cursor(b
         top.keys("y", "q")
         top.until("ended with 0")
     finally:
+        run.terminate()
+        run.wait(timeout=30)
+
+
+def test_processes_by_what_they_hold_lead_to_the_heap_of_one_that_is_recorded(byteledger, program, terminal, tmp_path):
+    """Two of one kind, one of them recorded: RSS as the kernel has it, Enter, and back again."""
+    for name in ("a-crowd", "b-crowd"):
+        shutil.copy(program, tmp_path / name)
+    bare = subprocess.Popen([tmp_path / "b-crowd", "on"])
+    run = subprocess.Popen([byteledger, "run", "-q", "-o", str(tmp_path / "live.blt"), "--", str(tmp_path / "a-crowd"), "on"])
+    try:
+        top = terminal(byteledger, "top", "-n", "[ab]-crowd", columns=100)
+        top.until("a-crowd on", seconds=60)
+        os.kill(bare.pid, signal.SIGSTOP)
+        while open(f"/proc/{bare.pid}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
+            time.sleep(0.02)
+        mib = int(open(f"/proc/{bare.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+        end = time.monotonic() + 30
+        while abs(float(row_of(lines := top.grid(), "b-crowd on").split()[1]) - mib) > 0.06 + mib / 200:
+            assert time.monotonic() < end, (mib, lines)
+            time.sleep(0.1)
+        assert lines[0].split()[:3] == ["byteledger", "2", "processes"] and lines[2].split()[:2] == ["PID", "RSS"]
+        assert row_of(lines, "b-crowd on").split()[0] == str(bare.pid)
+        top.keys("/", *"b-crowd", "Enter", "Enter")
+        top.until(f"process {bare.pid} is not being recorded")
+        top.keys("/", *"a-crowd", "Enter")
+        top.until('1 with "a-crowd"')
+        top.keys("Enter")
+        assert row_of(top.until("leak", seconds=30), "leak")
+        top.keys("q")
+        top.until("Enter:heap")
+        top.keys("q")
+        top.until("ended with 0")
+    finally:
+        bare.kill()
+        bare.wait(timeout=30)
         run.terminate()
         run.wait(timeout=30)
 

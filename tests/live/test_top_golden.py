@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`byteledger top FILE` in tmux, cell by cell: the grids of tests/golden/top. BYTELEDGER_BLESS=1 renews them (look at the difference)."""
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from conftest import ROOT
 from test_top import Terminal
 
 GRIDS = Path(ROOT) / "tests" / "golden" / "top"
+PROCESS_GRIDS = Path(ROOT) / "tests" / "golden" / "top-processes"
 DATA = Path(ROOT) / "tests" / "golden" / "data" / "sqlite.heaptrack.zst"
 BLESS = os.environ.get("BYTELEDGER_BLESS") == "1"
 # name, keys that lead to it from the screen before, what it has that the other has not
@@ -79,6 +81,78 @@ def test_the_screens_are_the_golden_grids(byteledger, installed, folder, tmp_pat
     if BLESS:
         GRIDS.mkdir(exist_ok=True)
         path.write_text("".join(f"== {name}\n" + "".join(f"|{line}\n" for line in grid) for name, grid in golden.items()), encoding="utf-8")
+
+
+CROWD = r"""
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv)
+{
+	char *p = malloc(strtoul(argv[2], NULL, 10) << 20);
+	memset(p, argc, strtoul(argv[2], NULL, 10) << 20);
+	raise(SIGSTOP);
+	return p[0];
+}
+"""
+PROCESSES = [("processes", [], "PROCESS"), ("by name", ["s", "s", "s"], "by name"), ("found", ["/", *"half", "Enter"], "9 with"), ("help", ["?"], "VmHWM")]
+
+
+class Anonymous(Terminal):
+    """What differs from run to run is the same: digits are nines, and a process has a number of five of them."""
+
+    def grid(self):
+        return [re.sub(r"\d", "9", re.sub(r"^ *\d+(?=  )", "    99999", line)) for line in super().grid()]
+
+
+@pytest.fixture(scope="module")
+def crowd(installed, tmp_path_factory):
+    """Three processes that were stopped: their figures stay."""
+    folder = tmp_path_factory.mktemp("crowd")
+    (folder / "crowdling.c").write_text(CROWD)
+    subprocess.run([installed("cc"), "-O1", "-o", str(folder / "crowdling"), str(folder / "crowdling.c")], check=True, timeout=60)
+    ones = [subprocess.Popen(["crowdling", name, str(mib)], executable=str(folder / "crowdling")) for name, mib in
+            (("a-tenth", 20), ("whole", 200), ("half", 64))]
+    for one in ones:
+        assert os.WIFSTOPPED(os.waitpid(one.pid, os.WUNTRACED)[1])
+    yield
+    for one in ones:
+        one.kill()
+        one.wait(timeout=30)
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+def test_stopped_processes_are_the_golden_grids(byteledger, installed, crowd, tmp_path, columns, locale):
+    path = PROCESS_GRIDS / f"{columns}-{'utf8' if locale == 'C.UTF-8' else 'ascii'}"
+    golden = {} if BLESS else read(path)
+    # one reading: nothing changes afterwards
+    top = Anonymous(installed("tmux"), tmp_path, [byteledger, "top", "-n", "crowdling", "-d", "1h"], columns=columns, rows=16, locale=locale)
+    try:
+        before = None
+        for name, keys, _ in PROCESSES:
+            if keys:
+                top.keys(*keys)
+            if BLESS:
+                golden[name] = before = settled(top, before)
+            else:
+                wait_for(top, name, golden[name])
+    finally:
+        top.close()
+    if BLESS:
+        PROCESS_GRIDS.mkdir(exist_ok=True)
+        path.write_text("".join(f"== {name}\n" + "".join(f"|{line}\n" for line in grid) for name, grid in golden.items()), encoding="utf-8")
+
+
+def test_the_grids_of_processes_are_in_order_and_as_wide_as_they_say():
+    for path in PROCESS_GRIDS.iterdir():
+        screens = read(path)
+        assert list(screens) == [name for name, _, _ in PROCESSES], path
+        for name, _, has in PROCESSES:
+            assert any(has in line for line in screens[name]), (path, name)
+            assert len(screens[name]) == 17 and max(map(len, screens[name])) <= int(path.name.split("-")[0])
+        rows = {name: re.findall(r"crowdling ([\w-]+)", "\n".join(screens[name])) for name in screens}
+        assert rows["processes"] == ["whole", "half", "a-tenth"] and rows["by name"] == ["a-tenth", "half", "whole"] and rows["found"] == ["half"]
 
 
 def test_the_grids_are_of_the_screens_that_they_name():

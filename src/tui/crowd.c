@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tui/crowd.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "tui/grid.h"
+#include "tui/list.h"
+#include "tui/paint.h"
+
+#define STILL_NS 3000000000ull /* rows stay put so long after a key */
+#define CHANGE_NS 10000000000ull
+#define PAST 16 /* readings that are kept */
+#define FIND_MAX 60
+#define COLUMNS_LEAST 60
+#define ROWS_LEAST 12
+#define FIXED_ROWS 5 /* two above, the columns' heads, two below */
+#define PID 9
+#define VALUE 10
+#define CHANGE 11
+
+enum sort { SORT_RSS, SORT_CHANGE, SORT_PEAK, SORT_NAME, SORTS };
+
+/** struct past - what each process held then, by pid. */
+struct past {
+	uint64_t time_ns;
+	struct held {
+		pid_t pid;
+		uint64_t bytes;
+	} * held;
+	size_t count;
+};
+
+struct crowd {
+	struct crowd_opt opt;
+	struct crowd_row *rows; /* room for CROWD_ROWS_MAX: what is not there takes no memory */
+	uint32_t count;         /* that are shown, of @all */
+	uint32_t all;
+	uint64_t total_bytes, time_ns, before_ns;
+	struct past past[PAST]; /* oldest first */
+	unsigned past_count;
+	struct past base; /* asked for by the reader */
+	enum sort sort;
+	int up, holds, help, finding;
+	struct list list;
+	char find[FIND_MAX + 1], said[160];
+	struct grid grid;
+	struct err err;
+};
+
+/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t key_of(void *ctx, uint32_t row)
+{
+	return (uint64_t)((struct crowd *)ctx)->rows[row].pid;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	const struct held *x = a, *y = b;
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static int64_t change(const struct crowd_row *r)
+{
+	return (int64_t)r->rss_bytes - (int64_t)r->before_bytes;
+}
+
+static int compare(const struct crowd *c, const struct crowd_row *a, const struct crowd_row *b)
+{
+	int order = 0;
+	if (c->sort == SORT_CHANGE)
+		order = (change(a) < change(b)) - (change(a) > change(b));
+	else if (c->sort == SORT_PEAK)
+		order = (a->peak_bytes < b->peak_bytes) - (a->peak_bytes > b->peak_bytes);
+	else if (c->sort == SORT_NAME)
+		order = strcmp(a->name, b->name);
+	if (!order && c->sort != SORT_NAME)
+		order = (a->rss_bytes < b->rss_bytes) - (a->rss_bytes > b->rss_bytes);
+	if (c->up)
+		order = -order;
+	return order ? order : a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
+static int in_order(const void *a, const void *b, void *ctx)
+{
+	return compare(ctx, a, b);
+}
+
+static int matches(const struct crowd *c, const struct crowd_row *r)
+{
+	char pid[16];
+	snprintf(pid, sizeof(pid), "%d", (int)r->pid);
+	return !c->find[0] || strcasestr(r->name, c->find) || strcmp(pid, c->find) == 0;
+}
+
+/** keep() - this reading as one that changes are told from. 0, -ENOMEM. */
+static int keep(struct crowd *c, struct past *to)
+{
+	*to = (struct past){ .time_ns = c->time_ns,
+			     .held = malloc(((size_t)c->all + 1) * sizeof(*to->held)),
+			     .count = c->all };
+	if (!to->held)
+		return err_set(&c->err, -ENOMEM, "cannot show processes");
+	for (uint32_t i = 0; i < c->all; i++)
+		to->held[i] = (struct held){ c->rows[i].pid, c->rows[i].rss_bytes };
+	qsort(to->held, to->count, sizeof(*to->held), by_pid);
+	return 0;
+}
+
+/** forget() - the oldest readings, as long as one of ten seconds ago is left. */
+static void forget(struct crowd *c)
+{
+	while (c->past_count == PAST ||
+	       (c->past_count > 1 && c->past[1].time_ns + CHANGE_NS <= c->time_ns)) {
+		free(c->past[0].held);
+		memmove(c->past, c->past + 1, --c->past_count * sizeof(*c->past));
+	}
+}
+
+/** arrange() - which rows are shown, and in what order. */
+static void arrange(struct crowd *c)
+{
+	uint32_t shown = 0;
+	for (uint32_t i = 0; i < c->all; i++) {
+		if (!matches(c, &c->rows[i]))
+			continue;
+		const struct crowd_row row = c->rows[i];
+		c->rows[i] = c->rows[shown];
+		c->rows[shown++] = row;
+	}
+	c->count = shown;
+	if (shown)
+		qsort_r(c->rows, shown, sizeof(*c->rows), in_order, c);
+	list_renew(&c->list, shown, key_of, c);
+}
+
+/** renew() - the processes as they are now. 0 or negative errno. */
+static int renew(struct crowd *c)
+{
+	int count = c->opt.read(c->opt.ctx, c->rows, CROWD_ROWS_MAX, &c->err);
+	if (count < 0)
+		return count;
+	c->all = (uint32_t)count;
+	c->total_bytes = 0;
+	c->time_ns = clock_ns(CLOCK_MONOTONIC);
+	const struct past *before = c->base.held ? &c->base : c->past_count ? &c->past[0] : NULL;
+	c->before_ns = before ? before->time_ns : c->time_ns;
+	for (uint32_t i = 0; i < c->all; i++) {
+		struct crowd_row *r = &c->rows[i];
+		const struct held key = { .pid = r->pid };
+		const struct held *held =
+			before ? bsearch(&key, before->held, before->count, sizeof(key), by_pid)
+			       : NULL;
+		/* who was not there then has grown by all that it holds */
+		r->before_bytes = held ? held->bytes : before ? 0 : r->rss_bytes;
+		c->total_bytes += r->rss_bytes;
+	}
+	forget(c);
+	int rc = keep(c, &c->past[c->past_count]);
+	c->past_count += rc == 0;
+	arrange(c);
+	return rc;
+}
+
+/* ---- the screen ------------------------------------------------------------------------------------------------------- */
+
+static void put_change(struct grid *grid, unsigned line, unsigned end, const struct crowd_row *r)
+{
+	char value[TEXT_NUMBER_MAX], text[TEXT_NUMBER_MAX + 1];
+	int64_t by = change(r);
+	text_bytes(value, (uint64_t)(by < 0 ? -by : by));
+	snprintf(text, sizeof(text), "%s%.*s",
+		 by > 0   ? "+"
+		 : by < 0 ? "-"
+			  : "",
+		 TEXT_NUMBER_MAX - 1, by ? value : "0");
+	grid_put_right(grid, line, end, CHANGE,
+		       by > 0 ? GRID_GROWN
+		       : by   ? GRID_SHRUNK
+			      : GRID_FAINT,
+		       text);
+}
+
+static void put_rows(struct crowd *c, struct grid *grid)
+{
+	char x[TEXT_NUMBER_MAX], text[40];
+	int wide = grid->columns >= 80;
+	unsigned rss = PID + VALUE, changed = rss + (wide ? CHANGE : 0);
+	unsigned peak = changed + (wide ? VALUE : 0), name = peak + 1;
+	grid_put_right(grid, 2, PID, PID, GRID_PLAIN, "PID");
+	grid_put_right(grid, 2, rss, VALUE, GRID_PLAIN, "RSS");
+	if (wide) {
+		/* whole seconds; nothing before the second reading */
+		uint64_t seconds = (c->time_ns - c->before_ns + 500000000u) / 1000000000u;
+		snprintf(text, sizeof(text), seconds ? "+- %.*s" : "+-", 24,
+			 text_duration(x, seconds * 1000000000u));
+		grid_put_right(grid, 2, changed, CHANGE, GRID_PLAIN, text);
+		grid_put_right(grid, 2, peak, VALUE, GRID_PLAIN, "PEAK");
+	}
+	grid_put(grid, 2, name, grid->columns - name, GRID_PLAIN, "PROCESS");
+	grid_style_row(grid, 2, GRID_HEAD);
+	for (unsigned i = 0; i < c->list.shown && c->list.top + i < c->count; i++) {
+		const struct crowd_row *r = &c->rows[c->list.top + i];
+		unsigned line = 3 + i;
+		snprintf(text, sizeof(text), "%d", (int)r->pid);
+		grid_put_right(grid, line, PID, PID, GRID_PLAIN, text);
+		grid_put_right(grid, line, rss, VALUE, GRID_PLAIN, text_bytes(x, r->rss_bytes));
+		if (wide) {
+			put_change(grid, line, changed, r);
+			grid_put_right(grid, line, peak, VALUE, GRID_PLAIN,
+				       r->peak_bytes ? text_bytes(x, r->peak_bytes) : "-");
+		}
+		grid_put(grid, line, name, grid->columns - name, GRID_PLAIN, r->name);
+	}
+	if (c->count)
+		grid_style_row(grid, 3 + (c->list.cursor - c->list.top), GRID_SELECTED);
+	else
+		grid_put(grid, 3, name, grid->columns - name, GRID_FAINT,
+			 c->all ? "none has that" : "none");
+}
+
+static void put_edges(const struct crowd *c, struct grid *grid)
+{
+	static const char *const sorts[] = { "RSS", "change", "peak", "name" };
+	char x[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	unsigned at = grid_put(grid, 0, 0, 11, GRID_BOLD, "byteledger");
+	buf_printf(&text, "  %u processes%s%s", c->all, c->opt.words ? " called " : "",
+		   c->opt.words ? c->opt.words : "");
+	grid_put(grid, 0, at, grid->columns - at, GRID_PLAIN, buf_cstr(&text));
+	buf_clear(&text);
+	buf_printf(&text, "by %s%s", sorts[c->sort], c->up ? ", least first" : "");
+	if (c->find[0])
+		buf_printf(&text, " · %u with \"%s\"", c->count, c->find);
+	if (c->holds)
+		buf_puts(&text, " · held: Space goes on");
+	unsigned used = grid_put(grid, 1, 0, grid->columns, c->holds ? GRID_WARN : GRID_PLAIN,
+				 buf_cstr(&text));
+	buf_clear(&text);
+	buf_printf(&text, "RSS %s, shared pages by each", text_bytes(x, c->total_bytes));
+	if (grid->columns > used)
+		grid_put_right(grid, 1, grid->columns, grid->columns - used, GRID_PLAIN,
+			       buf_cstr(&text));
+	grid_put(grid, grid->rows - 2, 0, grid->columns, GRID_WARN, c->said);
+	buf_clear(&text);
+	if (c->finding)
+		buf_printf(&text, "find: %s_", c->find);
+	grid_put(grid, grid->rows - 1, 0, grid->columns, c->finding ? GRID_BOLD : GRID_FAINT,
+		 c->finding ? buf_cstr(&text) : "Enter:heap /find s:sort d:base Space:hold");
+	if (!c->finding)
+		grid_put_right(grid, grid->rows - 1, grid->columns, 14, GRID_FAINT, "?help q:quit");
+}
+
+static void put_help(struct grid *grid)
+{
+	static const char *const lines[] = {
+		"arrows PgUp PgDn Home End   move",
+		"Enter                       heap of one that is being recorded; q comes back",
+		"s S                         sort by RSS, change, peak, name; the other way",
+		"/                           only those with that in their names, or that PID",
+		"d                           changes are told from now on",
+		"Space                       hold what is shown, or go on",
+		"q                           quit",
+		"",
+		"RSS       resident pages; those that several share count for each of them",
+		"+-        change since the time that its head says",
+		"PEAK      the most that was ever resident (VmHWM)",
+	};
+	grid_clear(grid);
+	for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]) && i < grid->rows; i++)
+		grid_put(grid, i, 1, grid->columns - 1, GRID_PLAIN, lines[i]);
+}
+
+static int draw(struct crowd *c)
+{
+	unsigned rows, columns;
+	paint_size(&rows, &columns);
+	if (rows != c->grid.rows || columns != c->grid.columns) {
+		grid_fini(&c->grid);
+		int rc = grid_init(&c->grid, rows, columns,
+				   strcmp(nl_langinfo(CODESET), "UTF-8") != 0, &c->err);
+		if (rc < 0)
+			return rc;
+	}
+	grid_clear(&c->grid);
+	if (columns < COLUMNS_LEAST || rows < ROWS_LEAST) {
+		grid_put(&c->grid, 0, 0, columns, GRID_PLAIN, "top needs 60 columns and 12 rows");
+	} else if (c->help) {
+		put_help(&c->grid);
+	} else {
+		list_fit(&c->list, rows - FIXED_ROWS);
+		put_rows(c, &c->grid);
+		put_edges(c, &c->grid);
+	}
+	paint_show(&c->grid);
+	return 0;
+}
+
+/* ---- keys --------------------------------------------------------------------------------------------------------------- */
+
+/** find_key() - while text is typed. */
+static void find_key(struct crowd *c, int key)
+{
+	size_t len = strlen(c->find);
+	if (key == PAINT_ENTER || key == PAINT_ESCAPE) {
+		c->finding = 0;
+		if (key == PAINT_ESCAPE)
+			c->find[0] = '\0';
+	} else if (key == PAINT_BACKSPACE && len) {
+		c->find[len - 1] = '\0';
+	} else if (key >= ' ' && key < 127 && len < FIND_MAX) {
+		c->find[len] = (char)key;
+		c->find[len + 1] = '\0';
+	}
+	arrange(c);
+}
+
+/** take_key() - 1: the reader leaves, or picks the row under the cursor with Enter. */
+static int take_key(struct crowd *c, int key)
+{
+	c->said[0] = '\0';
+	if (c->finding) {
+		find_key(c, key);
+		return 0;
+	}
+	if (c->help || key == '?') {
+		c->help = !c->help;
+		return 0;
+	}
+	if (list_key(&c->list, key)) {
+		list_renew(&c->list, c->count, key_of, c);
+		return 0;
+	}
+	switch (key) {
+	case 's':
+		c->sort = (c->sort + 1) % SORTS;
+		arrange(c);
+		break;
+	case 'S':
+		c->up = !c->up;
+		arrange(c);
+		break;
+	case '/':
+		c->finding = 1;
+		c->find[0] = '\0';
+		arrange(c);
+		break;
+	case 'd':
+		free(c->base.held);
+		c->base.held = NULL;
+		keep(c, &c->base); /* without memory: as before */
+		break;
+	case ' ':
+		c->holds = !c->holds;
+		break;
+	case PAINT_ENTER:
+		return c->count > 0;
+	default:
+		return key == 'q' || key == PAINT_ESCAPE;
+	}
+	return 0;
+}
+
+static pid_t loop(struct crowd *c)
+{
+	uint64_t key_ns = 0;
+	for (;;) {
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		int still = c->holds || now < key_ns + STILL_NS;
+		int rc = !c->time_ns || (!still && now >= c->time_ns + c->opt.delay_ns) ? renew(c)
+											: 0;
+		if (rc == 0)
+			rc = draw(c);
+		if (rc < 0)
+			return rc;
+		int key = paint_key(200);
+		if (key == PAINT_GONE)
+			return 0;
+		if (key == PAINT_NONE || key == PAINT_RESIZE)
+			continue;
+		if (key != ' ')
+			key_ns = clock_ns(CLOCK_MONOTONIC);
+		if (take_key(c, key))
+			return key == PAINT_ENTER ? c->rows[c->list.cursor].pid : 0;
+	}
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------------------- */
+
+struct crowd *crowd_new(const struct crowd_opt *opt, struct err *err)
+{
+	struct crowd *c = calloc(1, sizeof(*c));
+	if (c)
+		c->rows = calloc(CROWD_ROWS_MAX, sizeof(*c->rows));
+	if (!c || !c->rows) {
+		crowd_free(c);
+		err_set(err, -ENOMEM, "cannot show processes");
+		return NULL;
+	}
+	c->opt = *opt;
+	return c;
+}
+
+pid_t crowd_run(struct crowd *c, struct err *err)
+{
+	int rc = paint_open(err);
+	if (rc < 0)
+		return rc;
+	pid_t pid = loop(c);
+	paint_close();
+	if (pid < 0)
+		*err = c->err;
+	return pid;
+}
+
+void crowd_say(struct crowd *c, const char *said)
+{
+	snprintf(c->said, sizeof(c->said), "%s", said);
+}
+
+void crowd_free(struct crowd *c)
+{
+	if (!c)
+		return;
+	for (unsigned i = 0; i < c->past_count; i++)
+		free(c->past[i].held);
+	free(c->base.held);
+	free(c->rows);
+	grid_fini(&c->grid);
+	free(c);
+}
