@@ -5,7 +5,7 @@
 Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), light (programs that hardly
 allocate, in many pairs of runs), together (pairs and real programs, each variant at once with the bare one), reading (report
 beside heaptrack_print), bpf-stack (stacks walked in the kernel), net (what recording costs nodes), pages (owners of resident pages),
-sample (calls of allocators sampled), latency (a redis that snapshots are taken of), regions (one breakdown), regions-heap (glibc's heap
+sample (calls of allocators sampled), sample-programs (servers and runtimes under load, sampled), latency (a redis that snapshots are taken of), regions (one breakdown), regions-heap (glibc's heap
 read from outside), regions-watch (30,000 mappings watched).
 Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is judged,
 wall time shown beside it; what was added is compared, not totals. Beside a ratio stands the middle 95 % of what it is when whole
@@ -34,11 +34,12 @@ import programs  # noqa: E402
 import reading  # noqa: E402
 import regions  # noqa: E402
 import sample  # noqa: E402
+import sampled  # noqa: E402
 import together  # noqa: E402
 import tools  # noqa: E402
 
 BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "light": programs.light, "together": together.main, "reading": reading.main,
-           "bpf-stack": bpfstack.main, "net": net.main, "pages": pages.main, "latency": latency.main, "sample": sample.main, "regions": regions.main, "regions-heap": heapread.heap, "regions-watch": heapread.watch}
+           "bpf-stack": bpfstack.main, "net": net.main, "pages": pages.main, "latency": latency.main, "sample": sample.main, "sample-programs": sampled.main, "regions": regions.main, "regions-heap": heapread.heap, "regions-watch": heapread.watch}
 
 
 class Lock:
