@@ -59,6 +59,18 @@ void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *s
 	sums->live_error_bytes = sqrt(live);
 }
 
+void sample_shared(const struct samples *s, uint8_t shared[SAMPLE_NUMBERS])
+{
+	uint32_t first[SAMPLE_NUMBERS] = { 0 };
+	memset(shared, 0, SAMPLE_NUMBERS);
+	for (size_t i = 0; i < s->function_count; i++) {
+		const struct sample_function *f = &s->functions[i];
+		uint32_t n = f->number % SAMPLE_NUMBERS;
+		shared[n] |= first[n] && first[n] != f->pid;
+		first[n] = f->pid;
+	}
+}
+
 void sample_partial(const struct samples *s, uint32_t pid, struct sample_partial *p)
 {
 	memset(p, 0, sizeof(*p));
@@ -336,6 +348,8 @@ static void put_cost(struct jsonw *json, const struct samples *s)
 
 static void put_functions(struct jsonw *json, const struct samples *s, uint32_t pid)
 {
+	uint8_t shared[SAMPLE_NUMBERS];
+	sample_shared(s, shared);
 	jsonw_array(json, "functions");
 	for (size_t i = 0; i < s->function_count; i++) {
 		const struct sample_function *f = &s->functions[i];
@@ -349,6 +363,7 @@ static void put_functions(struct jsonw *json, const struct samples *s, uint32_t 
 		jsonw_u64(json, "site", f->site);
 		jsonw_str(json, "kind", f->kind);
 		jsonw_u64(json, "calls", f->calls);
+		jsonw_bool(json, "shared", shared[f->number % SAMPLE_NUMBERS]);
 		jsonw_object_end(json);
 	}
 	jsonw_array_end(json);

@@ -7,6 +7,9 @@
 #include "out/sample.h"
 
 uint64_t sample_whole(double value);
+#define SAMPLE_NUMBERS 256 /* of functions */
+/** sample_shared() - functions that several processes have in common: their calls are those of all of them. By number. */
+void sample_shared(const struct samples *samples, uint8_t shared[SAMPLE_NUMBERS]);
 /** sample_histogram() - the table of sizes that the baselines' users know: a row a power of two, and a last line with the sums. */
 void sample_histogram(struct buf *to, const double *size, double bytes, double count);
 /** sample_frames() - a line a frame, innermost first: "ADDRESS - SYMBOL (module) file:line"; @width 0: not cut. */

@@ -344,6 +344,8 @@ static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 static void put_functions(struct buf *to, const struct samples *s)
 {
 	char count[TEXT_NUMBER_MAX];
+	uint8_t shared[SAMPLE_NUMBERS];
+	sample_shared(s, shared);
 	for (size_t p = 0; p < s->process_count; p++) {
 		const struct sample_process *process = &s->processes[p];
 		unsigned idle = 0, called = 0;
@@ -366,7 +368,8 @@ static void put_functions(struct buf *to, const struct samples *s)
 			text_escape(to, base ? base + 1 : f->module, 0);
 			if (process->pid)
 				buf_printf(to, "+%" PRIu64, f->site);
-			buf_printf(to, ", %s): %s calls\n", f->kind, text_count(count, f->calls));
+			buf_printf(to, ", %s): %s calls%s\n", f->kind, text_count(count, f->calls),
+				   shared[f->number % SAMPLE_NUMBERS] ? " of all" : "");
 		}
 		if (idle && called)
 			buf_printf(to, "  %u more function%s not called\n", idle,

@@ -77,3 +77,14 @@ def test_a_program_that_execs_is_named_by_what_it_has_become(byteledger, prog):
         truth = truth_of(p)
         rows = json.loads(end(s).splitlines()[-1])["processes"][0]
     assert {way: by_way(rows)[way][0] for way in truth} == {way: t[0] for way, t in truth.items()}
+
+
+def test_calls_of_a_library_that_two_processes_have_are_said_to_be_of_both(byteledger, prog):
+    with running(prog("asked"), "50") as p, running(prog("asked"), "50") as q, \
+            sampling(byteledger, "-p", p.pid, "-p", q.pid, "--all", "--format", "json") as s:
+        go(p)
+        truth_of(p)
+        both = json.loads(end(s))["processes"]
+    called = [{f["function"]: f["calls"] for f in one["functions"] if f["shared"]} for one in both]
+    assert called[0] == called[1] and called[0]["malloc"] >= 100
+    assert sorted(one["estimated_allocations"] > 0 for one in both) == [False, True]
