@@ -83,8 +83,11 @@ struct page_stack *page_stack_get(const struct page_stack *stack)
 void page_stack_put(const struct page_stack *stack)
 {
 	struct page_stack *own = (struct page_stack *)stack;
-	if (own && atomic_fetch_sub(&own->refs, 1) == 1)
-		free(own);
+	if (!own || atomic_fetch_sub(&own->refs, 1) > 1)
+		return;
+	for (uint16_t i = 0; own->counts && i < own->count; i++)
+		atomic_fetch_sub(&((struct page_frame *)own->frames[i])->held, 1);
+	free(own);
 }
 
 /* A process stands in several shots once it has ended. */

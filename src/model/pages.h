@@ -65,7 +65,8 @@ struct page_frame {
 	uint64_t file_offset; /* of the return address itself (of the exact one where it is none) */
 	_Atomic(const struct symbol *) symbols; /* innermost first; NULL: none, or not asked yet */
 	_Atomic uint32_t symbol_count;
-	uint32_t number; /* dense, from 0 */
+	uint32_t number;       /* from 0; dense, but for those that were forgotten */
+	_Atomic uint32_t held; /* its maker's: by how many stacks that count */
 };
 
 /** struct page_stack - innermost first. */
@@ -79,7 +80,8 @@ struct page_stack {
 	uint32_t
 		known_at; /* its maker's: how much was known of mappings when its frames were looked up */
 	uint16_t count;
-	uint8_t stop; /* enum wire_stop */
+	uint8_t stop;   /* enum wire_stop */
+	uint8_t counts; /* its frames know that it holds them */
 	const struct page_frame *frames[];
 };
 

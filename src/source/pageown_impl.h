@@ -123,7 +123,8 @@ struct pageown {
 	struct pageown_known known[PAGEOWN_KNOWN];
 	uint64_t places_changed; /* a count */
 	struct idtab frame_tab;
-	size_t frame_count, frame_cap;
+	size_t frame_count, frame_cap, frames_sweep_at;
+	uint32_t frame_numbers;
 	struct page_stack **stacks; /* by the kernel's number */
 	uint32_t stacks_seen;       /* numbers below were looked at */
 	uint32_t stack_numbers;
@@ -207,6 +208,7 @@ void pageown_take_stacks(struct pageown *p, int all);
 const struct page_stack *pageown_stack(struct pageown *p, uint32_t id);
 /** pageown_give_back() - make room in the tables of stacks, once they are half full; at most four times a second. */
 void pageown_give_back(struct pageown *p);
+void pageown_sweep_frames(struct pageown *p);
 void pageown_stacks_fini(struct pageown *p);
 
 /* pageown_walk.c */

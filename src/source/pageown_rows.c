@@ -324,6 +324,7 @@ static int read_all(struct pageown *p, struct page_shot **out, struct err *err)
 {
 	forget_old(p);
 	pageown_take_stacks(p, 1);
+	pageown_sweep_frames(p);
 	size_t words = p->owner_words / 64 + 1, count = p->followed_count;
 	CLEANUP(page_shot_putp) struct page_shot *shot = calloc(1, sizeof(*shot));
 	if (!shot)

@@ -14,6 +14,7 @@
 #define PLACES_MAX 65536u
 #define NO_DEVICE UINT64_MAX
 #define IMAGES_MAX 4096u
+#define FRAMES_FEW 32768u
 #define GIVE_BACK_NS 250000000ull
 #define LEAVING_MAX 32768u
 #define GIVEN_MAX 32768u
@@ -235,10 +236,17 @@ void pageown_image_learn(struct pageown *p, struct pageown_image *image)
 
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
 
+static const struct symbol nothing[1];
+
+static uint32_t frame_hash(const struct page_module *module, uint64_t offset)
+{
+	return (uint32_t)hash_u64((uintptr_t)module, offset, hash_seed());
+}
+
 static const struct page_frame *frame_of(struct pageown *p, const struct page_module *module,
 					 uint64_t offset, uint64_t file_offset)
 {
-	uint32_t hash = (uint32_t)hash_u64((uintptr_t)module, offset, hash_seed());
+	uint32_t hash = frame_hash(module, offset);
 	if (idtab_reserve(&p->frame_tab) < 0 ||
 	    grow(&p->frames, p->frame_count, &p->frame_cap, sizeof(*p->frames)) < 0)
 		return NULL;
@@ -255,7 +263,11 @@ static const struct page_frame *frame_of(struct pageown *p, const struct page_mo
 	frame->module = module;
 	frame->offset = offset;
 	frame->file_offset = file_offset;
-	frame->number = (uint32_t)p->frame_count;
+	frame->number = p->frame_numbers++;
+	if (!module->path[0]) { /* no name to be asked for */
+		atomic_init(&frame->symbols, nothing);
+		atomic_init(&frame->symbol_count, 1);
+	}
 	p->frames[p->frame_count] = frame;
 	idtab_put(&p->frame_tab, at, hash, (uint32_t)p->frame_count++);
 	return frame;
@@ -318,8 +330,45 @@ static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_
 			break;
 		stack->frames[stack->count++] = frame;
 	}
+	for (uint16_t i = 0; i < stack->count; i++)
+		atomic_fetch_add(&((struct page_frame *)stack->frames[i])->held, 1);
+	stack->counts = 1;
 	stack->number = p->stack_numbers++;
 	return stack;
+}
+
+/*
+ * Code of no file lies elsewhere with each exec: frames in it that no stack holds any more are forgotten. Nobody else has them:
+ * they are never looked up.
+ */
+void pageown_sweep_frames(struct pageown *p)
+{
+	if (p->frame_count < p->frames_sweep_at || p->frame_count < FRAMES_FEW)
+		return;
+	size_t kept = 0;
+	struct idtab tab = { 0 };
+	memset(p->known, 0, sizeof(p->known));
+	for (size_t i = 0; i < p->frame_count; i++) {
+		struct page_frame *frame = p->frames[i];
+		if (!frame->module->path[0] && !atomic_load(&frame->held)) {
+			free(frame);
+			continue;
+		}
+		p->frames[kept] = frame;
+		/* one that finds no room is made a second time when it comes again */
+		if (idtab_reserve(&tab) == 0) {
+			uint32_t hash = frame_hash(frame->module, frame->offset);
+			uint32_t at = idtab_first(&tab, hash);
+			while (tab.slots[at].id != IDTAB_NONE)
+				at = idtab_next(&tab, at);
+			idtab_put(&tab, at, hash, (uint32_t)kept);
+		}
+		kept++;
+	}
+	idtab_fini(&p->frame_tab);
+	p->frame_tab = tab;
+	p->frame_count = kept;
+	p->frames_sweep_at = 2 * kept;
 }
 
 /* Of a process, or an image of it, that was not told yet: its code is looked at when it is. */
@@ -499,7 +548,6 @@ const struct page_stack *pageown_stack(struct pageown *p, uint32_t id)
 static void resolve(struct page_frame *frame)
 {
 	const struct pageown_module *module = (const struct pageown_module *)frame->module;
-	static const struct symbol nothing[1];
 	const struct symbol *symbols = NULL;
 	if (atomic_load_explicit(&frame->symbols, memory_order_relaxed))
 		return;
@@ -619,8 +667,10 @@ void pageown_resolve(struct pageown *p, const struct page_shot *shot, int live)
 void pageown_resolve_all(struct pageown *p)
 {
 	struct unnamed u = { 0 };
+	pthread_mutex_lock(&p->lock);
 	for (size_t i = 0; i < p->frame_count; i++)
 		want(&u, p->frames[i]);
+	pthread_mutex_unlock(&p->lock);
 	name_all(&u);
 }
 

@@ -89,7 +89,7 @@ class Stepper:
             [self.byteledger, "pages", "--jsonl", "--watch", "0.1", "-p", str(self.pid), *self.options, *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.listen(self.ledger.stdout)
-        self.reading()
+        self.reading(timeout=120) # it may be loaded under emulation
 
     def listen(self, stream):
         def run():
