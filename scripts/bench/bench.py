@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import platform
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -78,7 +79,10 @@ def main():
     parser.add_argument("--pairs", type=int, default=5_000_000, help="malloc+free pairs a run (default 5 million = 10 million events)")
     parser.add_argument("--depths", type=lambda s: [int(x) for x in s.split(",")], default=[5, 30, 100])
     parser.add_argument("--free-stacks", action="store_true", help="pairs: also with stacks of free")
+    parser.add_argument("--record", action="store_true", help="take the figures into docs/acceptance.json and make docs/acceptance.md of it")
     opt = parser.parse_args()
+    if opt.record and opt.rounds < 5:
+        parser.error("--record needs 5 rounds at least: below that there is no verdict")
     if opt.add and not opt.until_settled:
         parser.error("--add needs --until-settled: a second look at the same level would not be worth its name")
     for name in opt.names:
@@ -105,6 +109,8 @@ def main():
         if opt.rounds < 5:
             print("fewer than 5 rounds: for a look, not a figure")
         print(f"written: {os.path.relpath(path, tools.ROOT)}")
+        if opt.record:
+            subprocess.run([sys.executable, os.path.join(tools.ROOT, "scripts", "acceptance.py"), "--record", path], check=True)
     return failed
 
 
