@@ -208,7 +208,8 @@ static void check(struct sample_args *a)
 {
 	int given = targets_given(&a->targets);
 	if (given && a->with_program)
-		cmd_usage("either a program behind '--' or a target");
+		cmd_usage("either a program or a target: '%s' would be a program to start",
+			  a->program_word ? a->program_word : "--");
 	if (a->kernel && (a->function || a->file || a->want.allocator || a->output))
 		cmd_usage("--kernel watches the kernel's tracepoints: -f, --program, --allocator "
 			  "and -o are of processes");
@@ -380,6 +381,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (serving_takes(&a->serving, arg))
 			return CMD_TAKEN;
 		a->with_program = 1;
+		a->program_word = arg;
 		break;
 	case ARGP_KEY_END:
 		check(a);

@@ -16,6 +16,7 @@ struct sample_args {
 	struct targets targets;
 	struct started program;
 	int with_program;
+	const char *program_word;    /* of it: the first that was met */
 	const char *file, *function; /* --program, -f */
 	const char *csv, *flame, *report, *output;
 	int csv_flat, json, jsonl, format_given, quiet, top_given, order_given;

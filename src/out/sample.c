@@ -182,6 +182,10 @@ int sample_pick(const struct samples *s, const struct prof *prof, uint32_t pid,
 			continue;
 		if (opt->has_live && row->now.live_bytes <= 0)
 			continue;
+		if (opt->has_live && !opt->screen && row->ages.older_bytes <= 0) {
+			pick->young++;
+			continue;
+		}
 		if (bytes < (double)opt->skip_bytes || count < (double)opt->skip_count) {
 			pick->skipped++;
 			continue;

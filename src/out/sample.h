@@ -39,6 +39,7 @@ struct sample_pick {
 	double few_bytes;
 	size_t skipped; /* by the filters */
 	size_t beyond;  /* behind the top ones */
+	size_t young;   /* live, and none of it for as long as is asked for */
 };
 /** sample_pick() - @pid 0: of all processes. @prof: samples_prof() of the same, with names. */
 int sample_pick(const struct samples *samples, const struct prof *prof, uint32_t pid,

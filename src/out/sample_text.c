@@ -392,6 +392,10 @@ static void put_rest(struct buf *to, const struct sample_pick *pick)
 			   pick->few, pick->few == 1 ? "" : "s",
 			   text_bytes(number, sample_whole(pick->few_bytes)),
 			   pick->few == 1 ? "it" : "them");
+	if (pick->young)
+		buf_printf(to, "%zu more stack%s, of younger blocks alone (--older 0 shows %s)\n",
+			   pick->young, pick->young == 1 ? "" : "s",
+			   pick->young == 1 ? "it" : "them");
 	if (pick->skipped)
 		buf_printf(to, "%zu stack%s below --skip-size or --skip-count\n", pick->skipped,
 			   pick->skipped == 1 ? "" : "s");
@@ -408,7 +412,7 @@ int out_sample_text(FILE *to, const struct samples *s, const struct prof *prof,
 	if (opt->screen) {
 		struct sample_figures sums;
 		sample_sums(s, 0, &sums);
-		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped);
+		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped + pick.young);
 		buf_putc(&text, '\n');
 		for (size_t i = 0; i < pick.count; i++)
 			put_line(&text, prof, pick.rows[i], opt,
@@ -420,18 +424,18 @@ int out_sample_text(FILE *to, const struct samples *s, const struct prof *prof,
 		char clock[32] = "";
 		if (localtime_r(&now, &tm))
 			strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
-		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped);
+		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped + pick.young);
 		/* the layout is memleak's, and so are its words */
 		if (pick.count)
 			buf_printf(&text, "[%s] Top %zu stacks with outstanding allocations:\n\n",
 				   clock, pick.count);
 		else
 			buf_printf(&text, "[%s] no outstanding allocations%s\n", clock,
-				   pick.few || pick.skipped ? " to show" : "");
+				   pick.few || pick.skipped || pick.young ? " to show" : "");
 		for (size_t i = 0; i < pick.count; i++)
 			put_outstanding(&text, s, prof, pick.rows[i], opt);
 	} else {
-		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped);
+		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped + pick.young);
 		put_functions(&text, s);
 		for (size_t i = 0; i < pick.count; i++)
 			put_stack(&text, s, prof, pick.rows[i], opt);

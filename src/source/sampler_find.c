@@ -714,7 +714,8 @@ static int find(uint32_t pid, const struct sampler_want *want, const struct samp
 		rc = look_into(&s, files, pid, mapping, out, &its, &its_static, err);
 		if (!met || its > names)
 			names = its;
-		is_static |= its_static;
+		/* what is loaded looks static as well: it names no loader */
+		is_static = !met && its_static;
 		met++;
 	}
 	if (!rc && !met && !before)

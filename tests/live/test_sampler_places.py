@@ -88,3 +88,23 @@ def test_calls_of_a_library_that_two_processes_have_are_said_to_be_of_both(bytel
     called = [{f["function"]: f["calls"] for f in one["functions"] if f["shared"]} for one in both]
     assert called[0] == called[1] and called[0]["malloc"] >= 100
     assert sorted(one["estimated_allocations"] > 0 for one in both) == [False, True]
+
+
+def test_what_is_outstanding_is_of_blocks_as_old_as_asked_for(byteledger, prog):
+    shown = {}
+    for older in ("1h", "0"):
+        with running(prog("asked"), "50") as p, sampling(byteledger, "-p", p.pid, "--all", "--older", older) as s:
+            go(p)
+            truth_of(p)
+            shown[older] = end(s)
+    assert "no outstanding allocations to show" in shown["1h"] and "of younger blocks alone" in shown["1h"], shown["1h"]
+    assert "by_leak" in shown["0"] and "younger" not in shown["0"] and "\n0 B in 0 " not in shown["0"], shown["0"]
+
+
+def test_a_word_too_many_and_a_wrong_name_are_told_as_what_they_are(byteledger, prog):
+    with running(prog("asked"), "50") as p:
+        def said(*argv):
+            return subprocess.run([byteledger, "sample", "-p", str(p.pid), *argv], capture_output=True, text=True, timeout=60).stderr
+        assert "'a.csv' would be a program" in said("--csv-flat", "a.csv")
+        wrong = said("-f", "mallok")
+        assert "malloc" in wrong and "static" not in wrong, wrong
