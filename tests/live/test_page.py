@@ -169,7 +169,7 @@ def in_browser(case, browser, byteledger, tmp_path, *words):
 
 CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["clang"]), ("links", ["sqlite3"]), ("agreement", ["sqlite3"]),
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
-         ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []),
+         ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []), ("wrapped", []),
          ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
          ("downloads", ["sheet"]), ("family", ["family"]),
          ("tabs", [])]

@@ -42,10 +42,22 @@ export const known = new Store<Known>({ sources: null, error: null });
 /** What the newest answer of the current view said about itself: losses and words that could not apply are shown once, above. */
 export const head = new Store<Head | null>(null);
 
-/** sourceId - the one that is looked at: the word's, else the first recording, else the first of all. */
+/** newestImage - what the first source's program is now: a wrapper that execs another one is a recording of its own, which is over then. */
+function newestImage(sources: Source[]): number {
+	const first = sources[0];
+	const images = first.live ? sources.filter((s) => s.live && s.pid === first.pid && s.book === first.book) : [];
+	return Math.max(first.id, ...images.map((s) => s.id));
+}
+
+/** sourceId - the one that is looked at: the word's, else the first of all, where its program was replaced by exec what it is now. */
 export function sourceId(sources: Source[] | null): number {
 	const word = place.get().words.src;
-	return word !== undefined ? Number(word) : sources?.length && !sources.some((s) => s.id === 0) ? sources[0].id : 0;
+	return word !== undefined ? Number(word) : sources?.length ? newestImage(sources) : 0;
+}
+
+/** sourceName - of the file; one that is put in its place in the end has no name worth reading. */
+export function sourceName(s: Source): string {
+	return /^\.byteledger_.*-next/.test(s.name) ? "after exec" : s.name;
 }
 export function source(): Source | null {
 	const sources = known.get().sources;

@@ -2,7 +2,7 @@
 // Recordings that are being written: followed once a second, frozen, stale, broken off; many tabs.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { act, boxes, browser, byteledger, complaints, figures, freshPage, key, open, out, settled, startServer, view } from "./harness.mjs";
@@ -63,6 +63,40 @@ const state = (page) => page.locator(".state-text").innerText();
 const heap = (page) => page.locator(".head-figure").last().innerText();
 
 export const cases = {
+	/** A wrapper that execs the program: the page shows the program, without being told, also where it was open before. */
+	async wrapped() {
+		const folder = mkdtempSync(join(tmpdir(), "byteledger-page-"));
+		const go = join(folder, "go");
+		const recorder = spawn(byteledger, ["run", "--serve", "127.0.0.1:0", "-o", join(folder, "live.blt"), "--", "/bin/sh", "-c",
+			`until [ -e ${go} ]; do sleep 0.1; done; exec /usr/bin/python3 -c "$0"`, GROWER], { stdio: ["ignore", "ignore", "pipe"] });
+		let said = "";
+		recorder.stderr.on("data", (text) => (said += text));
+		try {
+			const url = await until(() => /serving (http:\S+)/.exec(said)?.[1], 20000, "no address");
+			const page = await open(`${url}#/overview`);
+			const shown = () => page.evaluate(() => document.querySelector("#source")?.selectedOptions[0].textContent ?? document.querySelector(".source")?.textContent);
+			assert.match(await shown(), /^(da)?sh \d+/);
+			writeFileSync(go, "");
+			await until(async () => /^python3/.test(await shown()), 20000, "it still shows the wrapper");
+			await until(async () => /MiB/.test(await heap(page)), 20000, "its heap is not shown");
+			assert.match(await shown(), /· after exec$/);
+			assert.ok(!page.url().includes("src="));
+			await act(page, () => page.evaluate(() => void (location.hash = "#/flame")));
+			assert.ok((await boxes(page)).length > 0);
+			await page.screenshot({ path: join(out, "wrapped.png") });
+		} finally {
+			for (const who of [() => childOf(recorder.pid), () => recorder.pid])
+				try {
+					const pid = who();
+					if (pid > 0)
+						process.kill(pid, "SIGKILL");
+				} catch {
+					// it is gone already
+				}
+			rmSync(folder, { recursive: true, force: true });
+		}
+	},
+
 	/** A live recording: followed at 1 Hz, frozen by key and brush, idle and killed said within four seconds. */
 	async live() {
 		const r = await record();

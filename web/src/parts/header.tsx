@@ -2,7 +2,7 @@
 // What is looked at, how fresh it is, whether it can be trusted; find, share, theme, help.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { copy, fileStem, go, head, known, link, offered, place, say, source, switchSource } from "../app.ts";
+import { copy, fileStem, go, head, known, link, offered, place, say, source, sourceName, switchSource } from "../app.ts";
 import { commandOf } from "../lib/command.ts";
 import { themeChoice } from "../lib/colours.ts";
 import { baseName, bytes, count, duration, moment, plain, wall } from "../lib/format.ts";
@@ -105,7 +105,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					<select id="source" aria-label="recording" value={from ? String(from.id) : ""} onChange={(e) => switchSource(Number(e.currentTarget.value))}>
 						{sources.map((s) => (
 							<option key={s.id} value={String(s.id)}>
-								{s.parent !== null && s.parent !== undefined ? "└ " : ""}{s.exe ? `${sourceLabel(s)} · ` : ""}{baseName(plain(s.name))}
+								{s.parent !== null && s.parent !== undefined ? "└ " : ""}{s.exe ? `${sourceLabel(s)} · ` : ""}{baseName(plain(sourceName(s)))}
 							</option>
 						))}
 					</select>

@@ -76,7 +76,7 @@ export async function loadSources(): Promise<void> {
 		failures = 0;
 		if (JSON.stringify(sources) !== JSON.stringify(known.get().sources) || known.get().error)
 			known.set({ sources, error: null });
-		if ((before && after && before.generation !== after.generation) || again)
+		if ((before && after && (before.id !== after.id || before.generation !== after.generation)) || again)
 			bump();
 		liveState.set({ state: "ok", retry_in: 0 });
 	} catch (error) {
