@@ -417,7 +417,7 @@ static int same_network(const struct target *target)
 static void look_at_descriptors(const struct target *target, const struct breakdown *b,
 				int want_sockets, struct beside *beside)
 {
-	int fd = openat(target->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = target_openat(target, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct held_file *mapped = NULL;
 	struct inodes sockets = { 0 };

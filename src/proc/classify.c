@@ -51,7 +51,7 @@ static int is_resident(struct classifier *c, uint64_t addr, size_t len)
 	if (!page)
 		page = sysconf(_SC_PAGESIZE);
 	if (c->pagemap == PAGEMAP_CLOSED)
-		c->pagemap = openat(c->target->dir, "pagemap", O_RDONLY | O_CLOEXEC);
+		c->pagemap = target_openat(c->target, "pagemap", O_RDONLY | O_CLOEXEC);
 	if (c->pagemap < 0)
 		return 0;
 	uint64_t first = addr / (uint64_t)page, last = (addr + len - 1) / (uint64_t)page;

@@ -17,9 +17,27 @@
 #define PIECES_MAX 64
 #define PROCESS_FLAG_KERNEL_THREAD 0x00200000u /* PF_KTHREAD */
 
+#define OWN_PATH_MAX 96
+
+/* "/proc/TID/NAME" where no folder is held: to open one costs more than these few paths do. */
+static const char *path_of(const struct target *target, const char *name, char *path)
+{
+	if (target->dir >= 0)
+		return name;
+	snprintf(path, OWN_PATH_MAX, "/proc/%d/%s", (int)target->tid, name);
+	return path;
+}
+
+int target_openat(const struct target *target, const char *name, int flags)
+{
+	char path[OWN_PATH_MAX];
+	return openat(target->dir, path_of(target, name, path), flags);
+}
+
 ssize_t target_text(const struct target *target, const char *name, char *text, size_t size)
 {
-	return fileio_text(target->dir, name, text, size);
+	char path[OWN_PATH_MAX];
+	return fileio_text(target->dir, path_of(target, name, path), text, size);
 }
 
 /** field() - the number behind "\nNAME:" in status; -1 where there is none. */
@@ -168,6 +186,12 @@ int target_open(struct target *target, pid_t pid, struct err *err)
 	target->dir = -1;
 	target->pid = pid ? pid : getpid();
 	target->tid = pid ? pid : gettid(); /* the main thread may have ended */
+	if (pid ==
+	    0) { /* the caller lives: asking for its status costs as much as reading a small smaps */
+		prctl(PR_GET_NAME, target->comm);
+		look_at_own_exe(target);
+		return 0;
+	}
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%d", (int)target->tid);
 	int dir = pid < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -181,12 +205,6 @@ int target_open(struct target *target, pid_t pid, struct err *err)
 					     : "/proc is not mounted here");
 	}
 	target->dir = dir;
-	if (pid ==
-	    0) { /* the caller lives, and asking for its status costs as much as reading a small smaps */
-		prctl(PR_GET_NAME, target->comm);
-		look_at_own_exe(target);
-		return 0;
-	}
 	char status[4096];
 	ssize_t got = target_text(target, "status", status, sizeof(status));
 	if (got > 0)
@@ -233,7 +251,7 @@ void target_close(struct target *target)
 
 int target_file(const struct target *target, const char *name, struct err *err)
 {
-	int fd = openat(target->dir, name, O_RDONLY | O_CLOEXEC);
+	int fd = target_openat(target, name, O_RDONLY | O_CLOEXEC);
 	return fd >= 0 ? fd : target_fail(target, -errno, name, err);
 }
 
@@ -243,7 +261,7 @@ int target_file(const struct target *target, const char *name, struct err *err)
  */
 static int open_memory(const struct target *target)
 {
-	int fd = openat(target->dir, "mem", O_RDONLY | O_CLOEXEC),
+	int fd = target_openat(target, "mem", O_RDONLY | O_CLOEXEC),
 	    *mem = (int *)(uintptr_t)&target->mem;
 	*mem = fd < 0 ? -errno : fd;
 	return *mem;

@@ -12,7 +12,7 @@
 struct target {
 	pid_t pid;
 	pid_t tid; /* by whom it is read: @pid, or a thread that goes on though the main one has ended */
-	int dir; /* /proc/TID; openat() on it fails with ESRCH once the thread is gone */
+	int dir; /* /proc/TID; openat() on it fails with ESRCH once the thread is gone. -1: the caller's own, asked by its path: target_openat() */
 	int mem; /* /proc/TID/mem, as of the first reading; 0: not asked for yet, negative errno: refused */
 	char comm[32];
 	char exe[4096]; /* "" where it may not be read */
@@ -35,6 +35,8 @@ void target_renew(struct target *target);
 /** target_close() - CLEANUP(target_close) works on a zeroed struct, too. */
 void target_close(struct target *target);
 
+/** target_openat() - open /proc/PID/@name; a descriptor, or -1 with errno. */
+int target_openat(const struct target *target, const char *name, int flags);
 /**
  * target_file() - open /proc/PID/@name read-only; a descriptor, or negative errno with an error that names the process
  * (ended, or whose permission is missing, with the remedy).

@@ -674,6 +674,21 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 	buf_putc(to, '\n');
 }
 
+/* Bytes are told as everywhere on the page, with the number that whoever sets it would write. */
+static const char *readable(const struct setting *s, char *to)
+{
+	char *end, text[TEXT_NUMBER_MAX];
+	uint64_t bytes = strtoull(s->value, &end, 10);
+	int is_size = strstr(s->name, "threshold") || strstr(s->name, "THRESHOLD") ||
+		      strstr(s->name, "top_pad") || strstr(s->name, "TOP_PAD") ||
+		      strcmp(s->name, "GOMEMLIMIT") == 0;
+	if (!is_size || *end || end == s->value || bytes < 1024)
+		return s->value;
+	snprintf(to, sizeof(s->value) + TEXT_NUMBER_MAX + 4, "%s (%s)", s->value,
+		 text_bytes(text, bytes));
+	return to;
+}
+
 /* What somebody asked for always, what is merely in force with --all. */
 static void put_settings(struct buf *to, const struct breakdown *b,
 			 const struct regions_text_opt *opt)
@@ -692,7 +707,8 @@ static void put_settings(struct buf *to, const struct breakdown *b,
 		buf_puts(to, "  ");
 		put_cell(to, s->name, 24, opt->ascii, 1);
 		buf_putc(to, ' ');
-		put_cell(to, s->value,
+		char value[sizeof(s->value) + TEXT_NUMBER_MAX + 4];
+		put_cell(to, readable(s, value),
 			 width > 80   ? width - 56
 			 : width > 68 ? 24
 				      : 12,

@@ -77,7 +77,7 @@ int threads_read(const struct target *target, threads_facts_fn facts, struct thr
 {
 	*threads = NULL;
 	*count = 0;
-	int fd = openat(target->dir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = target_openat(target, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	if (!dir) {
 		int code = -errno;
