@@ -65,7 +65,7 @@ struct page_frame {
 	uint64_t file_offset; /* of the return address itself (of the exact one where it is none) */
 	_Atomic(const struct symbol *) symbols; /* innermost first; NULL: none, or not asked yet */
 	_Atomic uint32_t symbol_count;
-	uint32_t number;       /* from 0; dense, but for those that were forgotten */
+	uint32_t number;       /* of those in files, dense, from 0; in a recording of all */
 	_Atomic uint32_t held; /* its maker's: by how many stacks that count */
 };
 

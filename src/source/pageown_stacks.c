@@ -263,8 +263,9 @@ static const struct page_frame *frame_of(struct pageown *p, const struct page_mo
 	frame->module = module;
 	frame->offset = offset;
 	frame->file_offset = file_offset;
-	frame->number = p->frame_numbers++;
-	if (!module->path[0]) { /* no name to be asked for */
+	if (module->path[0]) {
+		frame->number = p->frame_numbers++;
+	} else { /* no name to be asked for */
 		atomic_init(&frame->symbols, nothing);
 		atomic_init(&frame->symbol_count, 1);
 	}
@@ -338,8 +339,8 @@ static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_
 }
 
 /*
- * Code of no file lies elsewhere with each exec: frames in it that no stack holds any more are forgotten. Nobody else has them:
- * they are never looked up.
+ * Code of no file lies elsewhere with each exec: frames in it that no stack holds any more are forgotten. Nobody else keeps them:
+ * they have no name that would be asked for later.
  */
 void pageown_sweep_frames(struct pageown *p)
 {

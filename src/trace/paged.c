@@ -184,6 +184,8 @@ static int note_names(struct paged_names *names, const struct packing *p)
 {
 	for (size_t i = 0; i < p->frames.count; i++) {
 		const struct page_frame *frame = (const void *)(uintptr_t)p->frames.rows[i].a;
+		if (!frame->module->path[0]) /* it never has a name, and may be forgotten by then */
+			continue;
 		if (frame->number >= names->room) {
 			uint32_t room = names->room ? names->room : 1024;
 			while (room <= frame->number)

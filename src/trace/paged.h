@@ -21,7 +21,7 @@ enum paged_col {
 
 /* ---- writing -------------------------------------------------------------------------------------------------------- */
 
-/** struct paged_names - frames of readings that were written, to be named in the end. */
+/** struct paged_names - frames in files of readings that were written, to be named in the end. */
 struct paged_names {
 	const struct page_frame **frames; /* by their number; NULL: in none */
 	uint32_t room;
