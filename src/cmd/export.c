@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* export.c - `byteledger export FILE --to FORMAT`: a recording in the words of other tools. */
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/outfile.h"
@@ -26,7 +27,7 @@ static const struct argp_option options[] = {
 	  "be given once more as a TIME: only what was allocated before it",
 	  0 },
 	{ "output", 'o', "OUT", 0,
-	  "Write here instead of to standard output; an existing file is replaced when all is "
+	  "Write here instead of to standard output (-); an existing file is replaced when all is "
 	  "written. Text ends up compressed where OUT ends in .gz or .zst",
 	  0 },
 	{ 0 },
@@ -62,7 +63,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		rc = parse_to(arg, e, &e->err);
 		break;
 	case 'o':
-		e->out_path = arg;
+		e->out_path = strcmp(arg, "-") ? arg : NULL;
 		break;
 	default:
 		return cmd_take_file(&e->path, key, arg);

@@ -18,7 +18,7 @@
 	"\x89"    \
 	"BLT\r\n\x1a\n"
 #define BLT_MAGIC_BYTES 8
-#define BLT_VERSION 2
+#define BLT_VERSION 3
 #define BLT_FILE_HEADER 64
 
 /* Begins every block; unlikely in compressed data, and a header's own checksum must agree as well. */

@@ -103,6 +103,29 @@ static inline uint64_t unfold_addr(uint64_t v)
 	return delta & 1 ? (uint64_t)(delta >> 1) : (uint64_t)(delta >> 1) << 4;
 }
 
+/* Of a dead block that stands further down. */
+static int place_far(struct events_dec *dec, unsigned how, struct dead_list *list,
+		     struct event *event, uint32_t *slot)
+{
+	uint8_t step;
+	uint32_t below;
+	int64_t place;
+	if (how == ADDR_STEP) {
+		if (get_byte(&dec->col[EVC_STEP], &step) < 0)
+			return -EBADMSG;
+		place = (int32_t)list->last + unzigzag(step);
+	} else {
+		if (get_u32(&dec->col[EVC_PLACE], &below) < 0)
+			return -EBADMSG;
+		place = (int64_t)list->count - below;
+	}
+	if (place < list->first || place >= list->count || list->dead[place].slot == NO_SLOT)
+		return -EBADMSG;
+	event->addr = list->dead[place].addr;
+	*slot = model_take_far(list, (uint32_t)place);
+	return 0;
+}
+
 static int place(struct events_dec *dec, unsigned how, struct event *event, uint32_t *slot)
 {
 	struct events_model *m = dec->m;
@@ -114,17 +137,20 @@ static int place(struct events_dec *dec, unsigned how, struct event *event, uint
 		uint8_t depth = 0;
 		if (how == ADDR_DEPTH && get_byte(&dec->col[EVC_DEPTH], &depth) < 0)
 			return -EBADMSG;
-		if (depth >= model_depths(near, list))
+		if (depth >= model_depths(near, list) ||
+		    model_dead_at(near, list, depth)->slot == NO_SLOT)
 			return -EBADMSG;
 		event->addr = model_dead_at(near, list, depth)->addr;
 		*slot = model_take(near, list, class, depth);
 		return 0;
 	}
-	if (how == ADDR_BUMP) {
-		event->addr = dec->t->bump;
+	if (how == ADDR_BUMP || how == ADDR_CUT) {
+		event->addr = how == ADDR_BUMP ? dec->t->bump : dec->t->cut;
 		*slot = model_place_bump(m, near, list, class, event->addr);
 		return 0;
 	}
+	if (how >= ADDR_STEP)
+		return place_far(dec, how, list, event, slot);
 	if (get(&dec->col[EVC_ADDR], &v) < 0)
 		return -EBADMSG;
 	event->addr = dec->t->addr + unfold_addr(v);
@@ -156,6 +182,7 @@ static inline int get_alloc(struct events_dec *dec, unsigned op, struct event *e
 		return rc;
 	event->block.v = slot;
 	model_alloc(m, dec->t, guess, slot, event);
+	model_cut(dec->t, op >> 3);
 	m->slots[slot].time_ms = dec->time_ms;
 	dec->seen.allocations++;
 	dec->seen.bytes += event->bytes;
@@ -182,6 +209,21 @@ static inline void fetch_slot(struct events_dec *dec)
 		__builtin_prefetch(&dec->m->slots[slot], 1);
 }
 
+/* How many allocations ago the block was made that is freed. */
+static inline int get_age(struct events_dec *dec, uint32_t *age)
+{
+	uint64_t apart;
+	int64_t seq;
+	if (!model_after_free(dec->m, dec->t))
+		return get_u32(&dec->col[EVC_AGE], age);
+	if (get(&dec->col[EVC_APART], &apart) < 0 ||
+	    __builtin_add_overflow(unzigzag(apart), (int64_t)dec->t->freed_seq, &seq) || seq < 0 ||
+	    seq >= dec->m->seq)
+		return -EBADMSG;
+	*age = dec->m->seq - (uint32_t)seq;
+	return 0;
+}
+
 /* Return: 1 if the event is to be handed on, 0 if it frees a block whose allocation is missing. */
 static inline int get_free(struct events_dec *dec, unsigned op, struct event *event)
 {
@@ -193,7 +235,7 @@ static inline int get_free(struct events_dec *dec, unsigned op, struct event *ev
 		age = m->seq - (dec->t->freed_seq + 1);
 		break;
 	case WHICH_RING:
-		if (get_u32(&dec->col[EVC_AGE], &age) < 0)
+		if (get_age(dec, &age) < 0)
 			return -EBADMSG;
 		break;
 	case WHICH_SLOT:
@@ -309,6 +351,8 @@ static inline int get_event(struct events_dec *dec, struct event *event)
 		rc = get_free(dec, op - OP_FREE, event);
 	else if (op == OP_OTHER)
 		rc = get_other(dec, event);
+	else if (op >= OP_CUT && op < OP_END && dec->m->has_far)
+		rc = get_alloc(dec, op - (OP_CUT - OP_FREE), event);
 	dec->seen.events += rc >= 0;
 	return rc;
 }

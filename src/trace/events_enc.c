@@ -18,7 +18,8 @@ static const uint8_t room_per_event[EVC_COUNT] = {
 	[EVC_BYTES] = 10,     [EVC_ADDR] = 10,
 	[EVC_DEPTH] = 1,      [EVC_AGE] = 5,
 	[EVC_SLOT] = 5,       [EVC_FLAGS] = 1,
-	[EVC_AUX] = 5,
+	[EVC_AUX] = 5,        [EVC_APART] = 10,
+	[EVC_STEP] = 1,       [EVC_PLACE] = 5,
 };
 
 /*
@@ -26,7 +27,8 @@ static const uint8_t room_per_event[EVC_COUNT] = {
  * of such a program's may be longer than one.
  */
 static const uint32_t goes_on = 1u << EVC_OP | 1u << EVC_STACK | 1u << EVC_BYTES | 1u << EVC_DEPTH |
-				1u << EVC_AGE | 1u << EVC_AUX;
+				1u << EVC_AGE | 1u << EVC_AUX | 1u << EVC_APART |
+				1u << EVC_STEP;
 
 /* All that has to be remembered of a live block: a free's event names the rest. */
 struct enc_block {
@@ -58,7 +60,8 @@ struct events_enc {
 struct events_enc *events_enc_new(struct err *err)
 {
 	struct events_enc *enc = calloc(1, sizeof(*enc));
-	if (!enc || !(enc->m = events_model_new(BLT_VERSION, err))) {
+	if (!enc || !(enc->m = events_model_new(BLT_VERSION, err)) ||
+	    !(enc->m->where = calloc(1u << WHERE_BITS, sizeof(*enc->m->where)))) {
 		err_set(err, -ENOMEM, "cannot set up the recording");
 		events_enc_free(enc);
 		return NULL;
@@ -158,15 +161,31 @@ static inline unsigned place(struct events_model *m, struct run *run, const stru
 		*slot = model_place_bump(m, near, list, class, event->addr);
 		return ADDR_BUMP;
 	}
+	if (event->addr == run->t.cut) {
+		*slot = model_place_bump(m, near, list, class, event->addr);
+		return ADDR_CUT;
+	}
 	depth = model_find(near, list, most, event->addr);
 	if (depth < most) {
 		*run->at[EVC_DEPTH]++ = (uint8_t)depth;
 		*slot = model_take(near, list, class, depth);
 		return ADDR_DEPTH;
 	}
-	*slot = model_replace(m, near, list);
-	put(run->at, EVC_ADDR, fold_addr(event->addr - run->t.addr));
-	return ADDR_NEW;
+	int64_t place = model_search(m, list, event->addr);
+	if (place < 0) {
+		*slot = model_replace(m, near, list);
+		put(run->at, EVC_ADDR, fold_addr(event->addr - run->t.addr));
+		return ADDR_NEW;
+	}
+	uint64_t step = zigzag(model_step_to(list, (uint32_t)place));
+	uint32_t below = list->count - (uint32_t)place;
+	*slot = model_take_far(list, (uint32_t)place);
+	if (step > UINT8_MAX) {
+		put(run->at, EVC_PLACE, below);
+		return ADDR_PLACE;
+	}
+	*run->at[EVC_STEP]++ = (uint8_t)step;
+	return ADDR_STEP;
 }
 
 static inline int add_alloc(struct events_enc *enc, struct run *run, struct guess *guess,
@@ -198,9 +217,11 @@ static inline int add_alloc(struct events_enc *enc, struct run *run, struct gues
 		*run->at[EVC_FLAGS]++ = event->flags;
 	uint32_t slot;
 	unsigned addr = place(m, run, event, &slot);
-	*run->at[EVC_OP]++ = (uint8_t)((addr * 4 + what) * 2 + odd);
+	*run->at[EVC_OP]++ =
+		(uint8_t)((addr * 4 + what) * 2 + odd + (addr < ADDR_CUT ? 0 : OP_CUT - OP_FREE));
 	*block = (struct enc_block){ slot + 1, m->seq };
 	model_alloc_guess(m, &run->t, guess, slot, event);
+	model_cut(&run->t, addr);
 	run->allocations++;
 	run->bytes += event->bytes;
 	return 0;
@@ -228,7 +249,10 @@ static inline int add_free(struct events_enc *enc, struct run *run, struct guess
 		which = WHICH_NEXT;
 	} else {
 		which = WHICH_RING;
-		put(run->at, EVC_AGE, age);
+		if (model_after_free(m, &run->t))
+			put(run->at, EVC_APART, zigzag((int64_t)block.seq - run->t.freed_seq));
+		else
+			put(run->at, EVC_AGE, age);
 	}
 	unsigned odd = event->flags != model_free_flags(&run->t, guess, block.slot);
 	unsigned aux = event->aux_stack.v != guess->aux;
@@ -349,8 +373,12 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 		uintptr_t row = (uintptr_t)enc->blocks;
 		row += sizeof(*enc->blocks) * (uintptr_t)far->block.v;
 		__builtin_prefetch((const void *)row, 1);
-		if (spread && end - event > GUESS_AHEAD)
-			expect_guess(enc->m, event + GUESS_AHEAD);
+		if (end - event > GUESS_AHEAD) {
+			uint32_t mark;
+			__builtin_prefetch(model_where(enc->m, event[GUESS_AHEAD].addr, &mark));
+			if (spread)
+				expect_guess(enc->m, event + GUESS_AHEAD);
+		}
 		/* the next event's, on its way while this one is coded, which often takes another turn than was expected */
 		struct guess *next =
 			model_guess_after(enc->m, run.t.last, model_what(event->stack.v, is_free));

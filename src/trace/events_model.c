@@ -15,6 +15,7 @@ const char *events_col_name(unsigned id)
 		[EVC_ADDR] = "addresses", [EVC_DEPTH] = "depths",  [EVC_AGE] = "ages",
 		[EVC_SLOT] = "slots",     [EVC_FLAGS] = "flags",   [EVC_AUX] = "free stacks",
 		[EVC_KIND] = "kinds",     [EVC_OTHER] = "others",  [EVC_DEAD] = "dead slots",
+		[EVC_APART] = "apart",    [EVC_STEP] = "steps",    [EVC_PLACE] = "places",
 	};
 	return id < EVC_COUNT ? names[id] : NULL;
 }
@@ -26,8 +27,10 @@ static void forget(struct events_model *m)
 	memset(m->thread, 0, sizeof(m->thread));
 	for (unsigned i = 0; i < THREAD_CONTEXTS; i++)
 		m->thread[i].made = NO_SLOT;
-	for (unsigned i = 0; i < CLASSES; i++)
-		m->dead[i].first = m->dead[i].count = 0;
+	for (unsigned i = 0; i < CLASSES; i++) {
+		struct dead_list *list = &m->dead[i];
+		list->first = list->count = list->taken = list->last = 0;
+	}
 	for (unsigned i = 0; m->has_near && i < THREAD_CONTEXTS; i++) {
 		m->thread[i].near = m->near[i];
 		for (unsigned k = 0; k < NEAR_CLASSES; k++)
@@ -45,6 +48,7 @@ struct events_model *events_model_new(uint32_t version, struct err *err)
 		return NULL;
 	}
 	m->has_near = version > 1;
+	m->has_far = version > 2;
 	forget(m);
 	return m;
 }
@@ -57,16 +61,41 @@ void events_model_free(struct events_model *model)
 		free(model->dead[i].dead);
 	huge_free(model->slots, model->slot_cap * sizeof(*model->slots));
 	free(model->spare);
+	free(model->where);
 	free(model);
 }
 
-int events_model_grow(struct dead_list *list)
+/* The writer has to look for what stands from place 0 on elsewhere than before. */
+static void note_all(struct events_model *m, struct dead_list *list)
+{
+	for (uint32_t i = 0; m->where && i < list->count; i++)
+		model_note_where(m, list, i);
+}
+
+void events_model_squeeze(struct events_model *m, struct dead_list *list)
+{
+	uint32_t to = 0, last = 0;
+	for (uint32_t i = list->first; i < list->count; i++) {
+		if (list->dead[i].slot == NO_SLOT)
+			continue;
+		last += model_step_to(list, i) < 0;
+		list->dead[to++] = list->dead[i];
+	}
+	list->last = last;
+	list->count = to;
+	list->first = list->taken = 0;
+	note_all(m, list);
+}
+
+int events_model_grow(struct events_model *m, struct dead_list *list)
 {
 	if (list->first > list->cap / 2) {
 		memmove(list->dead, list->dead + list->first,
 			(list->count - list->first) * sizeof(*list->dead));
 		list->count -= list->first;
+		list->last -= list->first;
 		list->first = 0;
+		note_all(m, list);
 		return 0;
 	}
 	uint32_t cap = list->cap ? list->cap + list->cap / 2 : 16;

@@ -8,7 +8,10 @@
  *  - A block has a slot. Slots of dead blocks remember their address and wait in a list per size class, last freed first,
  *    because allocators hand out the block freed last. In front of it stand a few that the thread itself freed, as in glibc's
  *    thread caches: the first seven stay there, and the blocks behind them are moved there when they are needed.
- *  - The last 2^20 allocations stand in a ring: a free says how many allocations ago its block was made.
+ *  - What is not found there was cut from a larger piece, and lies behind the last one that was; or it is a dead block far down
+ *    the list, near to the last one that was taken from there: bins are emptied in the order they were filled, or backwards.
+ *  - The last 2^20 allocations stand in a ring: a free says how many allocations ago its block was made, or how far that one
+ *    is from the block that was freed just before.
  *  - What a thread did in its last two steps names a guess: what it does next.
  */
 #ifndef TRACE_EVENTS_MODEL_H
@@ -36,11 +39,15 @@ enum events_col {
 	EVC_KIND = 12, /* a byte for each event that is neither alloc nor free: kind | flags << 4 */
 	EVC_OTHER = 13, /* their stack, addr, bytes, value, aux stack, block */
 	EVC_DEAD = 14,  /* key blocks: the slots that hold no live block */
+	EVC_APART = 15, /* not guessed, right behind another free: allocations between the two blocks' */
+	EVC_STEP = 16,  /* a byte each: places in the list from the last one taken far down */
+	EVC_PLACE = 17, /* places below the list's end */
 	EVC_COUNT
 };
 
 /*
- * The op byte. Alloc: (addr * 4 + what) * 2 + odd flags, below 32. Free: 32 + (which * 2 + aux differs) * 2 + odd flags.
+ * The op byte. Alloc: (addr * 4 + what) * 2 + odd flags, below 32; those from ADDR_CUT on 32 more. Free: 32 + (which * 2 + aux
+ * differs) * 2 + odd flags.
  */
 enum op_what {
 	WHAT_GUESSED = 0, /* stack and size as guessed */
@@ -53,15 +60,21 @@ enum op_addr {
 	ADDR_BUMP = 1,  /* right behind the thread's last allocation */
 	ADDR_DEPTH = 2, /* of one further down the list */
 	ADDR_NEW = 3,
+	ADDR_CUT = 4,   /* from here on not in versions 1 and 2; right behind the thread's last cut */
+	ADDR_STEP = 5,  /* of a dead one near the last that was taken far down, EVC_STEP */
+	ADDR_PLACE = 6, /* of a dead one anywhere in the list, EVC_PLACE */
+	ADDR_COUNT
 };
 enum op_which {
 	WHICH_AGE = 0,  /* as many allocations ago as guessed */
 	WHICH_NEXT = 1, /* allocated right after the block that this thread freed last */
-	WHICH_RING = 2, /* age in EVC_AGE */
+	WHICH_RING = 2, /* age in EVC_AGE, or what EVC_APART says */
 	WHICH_SLOT = 3, /* slot in EVC_SLOT */
 };
 #define OP_FREE 32
 #define OP_OTHER 48
+#define OP_CUT 64 /* what allocations begin with whose address is ADDR_CUT or behind it */
+#define OP_END (OP_CUT + (ADDR_COUNT - ADDR_CUT) * 8)
 
 #define RING_BITS 20
 #define RING_SIZE (1u << RING_BITS)
@@ -75,6 +88,8 @@ enum op_which {
 #define FAST_CLASSES \
 	9 /* chunks of up to 128 bytes: fastbins, of which a thread's cache is filled */
 #define NO_SLOT 0xffffffffu
+#define WHERE_BITS 17
+#define WHERE_PLACES (1u << 20)
 
 enum slot_state { SLOT_DEAD = 0, SLOT_LIVE = 1 };
 
@@ -90,11 +105,14 @@ _Static_assert(sizeof(struct slot) == 32, "two slots a cache line");
 /* Dead blocks of one size class, last died on top. An array: the search for an address stays within three cache lines. */
 struct dead {
 	uint64_t addr;
-	uint32_t slot, reserved;
+	uint32_t slot; /* NO_SLOT: taken out from amid others that stay where they are; never the first nor the top */
+	uint32_t reserved;
 };
 struct dead_list {
 	struct dead *dead; /* from @first up to @count, the top */
 	uint32_t first, count, cap;
+	uint32_t taken; /* how many were taken out from amid the others */
+	uint32_t last;  /* the place of the last of them; modulo 2^32, since those below @first go */
 };
 /* Those of one thread and class that are handed out before the list's. */
 struct near_list {
@@ -113,6 +131,7 @@ struct thread_context {
 	uint32_t freed_seq;     /* allocation number of the block which it freed last */
 	uint32_t made;          /* slot of its last allocation while that lives; else NO_SLOT */
 	uint64_t addr, bump;    /* of its last allocation, and where the next one would begin */
+	uint64_t cut;           /* the end of its last one that no dead block near by made room for */
 	struct near_list *near; /* its own, by class; NULL: recordings of version 1 */
 };
 
@@ -131,13 +150,18 @@ struct events_model {
 	struct guess guess[1 << GUESS_BITS];
 	struct dead_list dead[CLASSES];
 	int has_near;
+	int has_far; /* blocks are found far down, and behind the last cut; since version 3 */
+	/* the writer's: where in its class's list an address may stand, by its hash; a hint. NULL: nobody asks */
+	uint32_t *where;
 	struct near_list near[THREAD_CONTEXTS][NEAR_CLASSES];
 	uint32_t ring
 		[RING_SIZE]; /* never cleared: what is read from it was made since the last key block */
 };
 
 /** events_model_grow() - room for more in @list. 0, -ENOMEM. */
-int events_model_grow(struct dead_list *list);
+int events_model_grow(struct events_model *m, struct dead_list *list);
+/** events_model_squeeze() - close the places in @list from which something was taken. O(its length). */
+void events_model_squeeze(struct events_model *m, struct dead_list *list);
 
 static inline uint32_t model_class(uint64_t bytes)
 {
@@ -180,6 +204,19 @@ static inline uint32_t model_what(uint32_t stack, unsigned is_free)
 	return stack * 2 + is_free;
 }
 
+/* Whether the thread's last step was a free, so that the next one's block is told by that one's. */
+static inline int model_after_free(const struct events_model *m, const struct thread_context *t)
+{
+	return m->has_far && t->last & 1;
+}
+
+/* The thread's last allocation is at an address that was found as @addr says. */
+static inline void model_cut(struct thread_context *t, unsigned addr)
+{
+	if (addr != ADDR_TOP && addr != ADDR_DEPTH)
+		t->cut = t->bump;
+}
+
 static inline void model_step(struct thread_context *t, uint32_t what)
 {
 	t->before = t->last;
@@ -192,6 +229,71 @@ static inline uint32_t model_fresh(struct events_model *m)
 	return m->spare_count ? m->spare[--m->spare_count] : m->slot_count++;
 }
 
+/* What m->where holds: of a place in a list the lower bits, and above them some of the address's own. */
+static inline uint32_t *model_where(const struct events_model *m, uint64_t addr, uint32_t *mark)
+{
+	uint64_t h = (addr >> 4) * 0x9e3779b97f4a7c15ULL;
+	*mark = (uint32_t)h & ~(WHERE_PLACES - 1);
+	return &m->where[h >> (64 - WHERE_BITS)];
+}
+
+static inline void model_note_where(const struct events_model *m, const struct dead_list *list,
+				    uint32_t place)
+{
+	uint32_t mark, *where = model_where(m, list->dead[place].addr, &mark);
+	*where = mark | (place & (WHERE_PLACES - 1));
+}
+
+/* Neither the top nor the oldest entry is one that was taken out. */
+static inline void model_trim(struct dead_list *list)
+{
+	if (__builtin_expect(!list->taken, 1))
+		return;
+	for (; list->count > list->first && list->dead[list->count - 1].slot == NO_SLOT;
+	     list->taken--)
+		list->count--;
+	for (; list->count > list->first && list->dead[list->first].slot == NO_SLOT; list->taken--)
+		list->first++;
+}
+
+/* How far @place is above the one that was taken last. */
+static inline int64_t model_step_to(const struct dead_list *list, uint32_t place)
+{
+	return (int32_t)(place - list->last);
+}
+
+/* Take out the entry at @place, wherever that is: the others stay where they are. */
+static inline uint32_t model_take_far(struct dead_list *list, uint32_t place)
+{
+	struct dead *dead = &list->dead[place];
+	uint32_t slot = dead->slot;
+	*dead = (struct dead){ UINT64_MAX, NO_SLOT, 0 };
+	list->taken++;
+	list->last = place;
+	model_trim(list);
+	return slot;
+}
+
+/*
+ * Where in @list @addr stands, as far as the writer remembers, below what is looked at anyway; -1: nowhere. Entries near the top may
+ * have moved down a little.
+ */
+static inline int64_t model_search(const struct events_model *m, const struct dead_list *list,
+				   uint64_t addr)
+{
+	if (list->count - list->first <= DEPTH_MAX)
+		return -1;
+	uint32_t mark, where = *model_where(m, addr, &mark), top = list->count - 1;
+	if ((where ^ mark) / WHERE_PLACES)
+		return -1;
+	uint32_t place = top - ((top - where) & (WHERE_PLACES - 1));
+	for (uint32_t i = 0; i < 4 && place < list->count && place >= list->first; i++, place--) {
+		if (list->dead[place].addr == addr && list->dead[place].slot != NO_SLOT)
+			return place;
+	}
+	return -1;
+}
+
 /* Take the entry @depth places below the top out of @list. */
 static inline uint32_t model_unlist(struct dead_list *list, uint32_t depth)
 {
@@ -202,6 +304,7 @@ static inline uint32_t model_unlist(struct dead_list *list, uint32_t depth)
 		__asm__ volatile("" : : : "memory"); /* a call of memmove() for so few costs more */
 	}
 	list->count--;
+	model_trim(list);
 	return slot;
 }
 
@@ -218,8 +321,10 @@ static inline void model_push_near(struct near_list *near, struct dead dead)
 /* The next block of a fastbin is wanted and the thread's cache is empty: glibc fills it from the bin. */
 static inline void model_refill(struct near_list *near, struct dead_list *list)
 {
-	while (near->count < NEAR_MAX && list->count > list->first)
+	while (near->count < NEAR_MAX && list->count > list->first) {
 		model_push_near(near, list->dead[--list->count]);
+		model_trim(list);
+	}
 }
 
 /* How many places are looked at for an address: near ones, then the list's. */
@@ -244,7 +349,8 @@ static inline uint32_t model_find(struct near_list *near, struct dead_list *list
 	uint32_t depth = 0;
 	while (depth < most && model_dead_at(near, list, depth)->addr != addr)
 		depth++;
-	return depth;
+	/* what was taken out has an address that hardly any block has */
+	return depth < most && model_dead_at(near, list, depth)->slot == NO_SLOT ? most : depth;
 }
 
 /* Take out what stands at @depth, as its allocator would. Return: its slot. */
@@ -276,8 +382,11 @@ static inline uint32_t model_replace(struct events_model *m, struct near_list *n
 	uint32_t in_list = list->count - list->first;
 	if (in_list && !m->has_near)
 		return model_unlist(list, (in_list < DEPTH_MAX ? in_list : DEPTH_MAX) - 1);
-	if (in_list)
-		return list->dead[list->first++].slot;
+	if (in_list) {
+		uint32_t slot = list->dead[list->first++].slot;
+		model_trim(list);
+		return slot;
+	}
 	if (near && near->count)
 		return model_take(near, list, 0, near->count - 1);
 	return model_fresh(m);
@@ -354,9 +463,14 @@ static inline int model_free_guess(struct events_model *m, struct thread_context
 	if (near && near->count < NEAR_MAX) {
 		model_push_near(near, dead);
 	} else {
-		if (__builtin_expect(list->count == list->cap, 0) && events_model_grow(list) < 0)
+		if (__builtin_expect(list->taken > (list->count - list->first) / 2, 0))
+			events_model_squeeze(m, list);
+		if (__builtin_expect(list->count == list->cap, 0) && events_model_grow(m, list) < 0)
 			return -ENOMEM;
 		list->dead[list->count++] = dead;
+		/* those above are looked at anyway; most that come and go do so among them, at the same place of the table */
+		if (m->where && list->count - list->first > DEPTH_MAX)
+			model_note_where(m, list, list->count - 1 - DEPTH_MAX);
 	}
 	guess->age = age;
 	guess->aux = event->aux_stack.v;

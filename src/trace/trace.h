@@ -260,7 +260,7 @@ const struct trace_pages_reading *trace_pages_reading(const struct trace_pages *
  */
 struct page_shot *trace_pages_load(struct trace_pages *pages, size_t i, struct err *err);
 #define TRACE_TYPES 10
-#define TRACE_COLUMNS 16
+#define TRACE_COLUMNS 18
 
 /** struct trace_survey - what a recording is made of. */
 struct trace_survey {

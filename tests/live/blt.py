@@ -153,11 +153,50 @@ def size_class(size):
     return u if u < 1024 else 1024 + 8 * log + (u >> (log - 3) & 7)
 
 
+def unzigzag(code):
+    return code >> 1 ^ -(code & 1)
+
+
+class Dead:
+    """A dead list: places with (address, slot), or None where one was taken out from amid the others (5.2)."""
+
+    def __init__(self):
+        self.places, self.last = [], 0
+
+    def trim(self):
+        while self.places and not self.places[-1]:
+            self.places.pop()
+        while self.places and not self.places[0]:
+            self.places.pop(0)
+            self.last -= 1
+
+    def pop(self, place):
+        entry = self.places.pop(place)
+        self.trim()
+        return entry
+
+    def oldest(self):
+        self.last -= 1
+        return self.pop(0)
+
+    def take(self, place):
+        entry, self.places[place], self.last = self.places[place], None, place
+        assert place >= 0
+        self.trim()
+        return entry
+
+    def push(self, entry):
+        if self.places.count(None) > len(self.places) // 2:
+            self.last = sum(bool(kept) for kept in self.places[:max(self.last, 0)])
+            self.places = [kept for kept in self.places if kept]
+        self.places.append(entry)
+
+
 class Model:
     """What writer and reader both know (5.2)."""
 
     def __init__(self, version):
-        self.near_max = 7 if version > 1 else 0
+        self.near_max, self.far = 7 if version > 1 else 0, version > 2
         self.slots = []  # None, or [address, size, stack, seq]
 
     def reset(self, column):
@@ -171,8 +210,8 @@ class Model:
         assert [slot is not None for slot in self.slots] == live
         self.slots = [slot and slot[:3] + [0] for slot in self.slots]
         self.spare = [i for i in reversed(range(count)) if not live[i]]
-        self.dead, self.near, self.ring, self.seq, self.last_stack = defaultdict(list), defaultdict(list), {}, 0, 0
-        self.context = [{"last": 0, "before": 0, "freed_seq": 0, "addr": 0, "bump": 0, "made": None} for _ in range(64)]
+        self.dead, self.near, self.ring, self.seq, self.last_stack = defaultdict(Dead), defaultdict(list), {}, 0, 0
+        self.context = [{"last": 0, "before": 0, "freed_seq": 0, "addr": 0, "bump": 0, "cut": 0, "made": None} for _ in range(64)]
         self.guesses = defaultdict(lambda: {"size": 0, "stack": 0, "age": 0, "aux": 0, "alloc": 0, "free": 0})
         self.others = defaultdict(lambda: [0] * 4)
 
@@ -190,25 +229,30 @@ class Model:
             stack = self.last_stack = self.last_stack + columns[4].zigzag()
         flags = columns[10].byte() if odd else guess["alloc"]
         dead, near = self.lists(thread, size)
-        seen = list(reversed(near)) + list(reversed(dead[-12:]))
+        seen = list(reversed(near)) + list(reversed(dead.places[-12:]))
         depth = {0: lambda: 0, 2: lambda: columns[7].byte()}.get(where, lambda: None)()
-        if where == 1:
-            addr = context["bump"]
-            depth = next((i for i, entry in enumerate(seen) if entry[0] == addr), None) if self.near_max else None
+        number = None
+        if where in (1, 4):
+            addr = context["bump" if where == 1 else "cut"]
+            depth = next((i for i, entry in enumerate(seen) if entry and entry[0] == addr), None) if self.near_max else None
         elif where == 3:
             folded = columns[6].zigzag()
             addr = context["addr"] + (folded >> 1 if folded & 1 else folded * 8) & MASK
+        elif where == 5:
+            addr, number = dead.take(dead.last + unzigzag(columns[16].byte()))
+        elif where == 6:
+            addr, number = dead.take(len(dead.places) - columns[17].varint())
         if depth is not None:
             addr, number = seen[depth]
             if depth < len(near):
                 near.pop(-1 - depth)
             else:
-                dead.pop(-1 - (depth - len(near)))
-                while self.near_max and not depth and size_class(size) < 9 and len(near) < 7 and dead:
-                    near.append(dead.pop())
-        else:
-            if dead:
-                number = dead.pop(0 if self.near_max else -min(len(dead), 12))[1]
+                dead.pop(len(dead.places) - 1 - (depth - len(near)))
+                while self.near_max and not depth and size_class(size) < 9 and len(near) < 7 and dead.places:
+                    near.append(dead.pop(len(dead.places) - 1))
+        elif number is None:
+            if dead.places:
+                number = (dead.oldest() if self.near_max else dead.pop(len(dead.places) - min(len(dead.places), 12)))[1]
             elif near:
                 number = near.pop(0)[1]
             elif self.spare:
@@ -223,6 +267,8 @@ class Model:
         guess.update(size=size, stack=stack, alloc=flags)
         context.update(addr=addr, made=number, last=2 * stack, before=context["last"],
                        bump=addr + (32 if size <= 24 else size + 23 & ~15) & MASK)
+        if where not in (0, 2):
+            context["cut"] = context["bump"]
         return {"kind": ALLOC, "flags": flags, "addr": addr, "bytes": size, "stack": stack, "aux": 0, "block": number}
 
     def lists(self, thread, size):
@@ -237,7 +283,9 @@ class Model:
             number, age = columns[9].varint(), 0
         else:
             age = (guess["age"], self.seq - context["freed_seq"] - 1, None)[which]
-            age = columns[8].varint() if which == 2 else age
+            if which == 2:
+                apart = self.far and context["last"] & 1
+                age = self.seq - context["freed_seq"] - columns[15].zigzag() if apart else columns[8].varint()
             number = self.ring[(self.seq - age) % (1 << 20)]
             assert self.slots[number][3] == self.seq - age
         aux = columns[11].varint() if aux_given else guess["aux"]
@@ -248,7 +296,7 @@ class Model:
         guess.update(age=age, aux=aux, free=flags)
         context.update(freed_seq=seq, last=2 * stack + 1, before=context["last"], made=None if made else context["made"])
         dead, near = self.lists(thread, size)
-        (near if self.near_max and size_class(size) < 66 and len(near) < 7 else dead).append((addr, number))
+        (near.append if self.near_max and size_class(size) < 66 and len(near) < 7 else dead.push)((addr, number))
         return {"kind": FREE, "flags": flags, "addr": addr, "bytes": size, "stack": stack, "aux": aux, "block": number}
 
     def other(self, columns):
@@ -328,8 +376,8 @@ class Recording:
             later, first = next(times)
             time += later if first else 0
             thread, op = next(threads)[0], columns[1].byte()
-            assert op <= 48
-            event = (self.model.alloc(op, thread, columns) if op < 32 else
+            assert op <= 48 or self.model.far and 64 <= op < 88
+            event = (self.model.alloc(op - (32 if op >= 64 else 0), thread, columns) if op < 32 or op >= 64 else
                      self.model.free(op - 32, thread, columns) if op < 48 else self.model.other(columns))
             event.update(time=time, thread=thread)
             self.events.append(event)

@@ -295,8 +295,8 @@ static void a_newer_version_is_refused_by_number(void **state)
 	record(&in, 3, 10, 0, 1);
 	copy_fini(&in);
 	char *data = slurp(&len);
-	/* version 3 with a good checksum */
-	static const unsigned char head[] = { 3, 0, 0, 0 };
+	/* version 4 with a good checksum */
+	static const unsigned char head[] = { 4, 0, 0, 0 };
 	memcpy(data + 8, head, 4);
 	extern uint32_t crc_32(uint32_t, const void *, size_t);
 	uint32_t crc = crc_32(0, data, 60);
@@ -304,7 +304,7 @@ static void a_newer_version_is_refused_by_number(void **state)
 	spill(data, len);
 	free(data);
 	assert_null(trace_reader_new(path, &err));
-	assert_non_null(strstr(err.msg, "format version 3"));
+	assert_non_null(strstr(err.msg, "format version 4"));
 }
 
 static void a_killed_writer_loses_nothing_that_was_flushed(void **state)
