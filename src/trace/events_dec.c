@@ -7,54 +7,10 @@
 #include <sys/param.h>
 
 #include "base/huge.h"
-#include "base/varint.h"
-#include "trace/events_cursor.h"
-#include "trace/events_model.h"
-#include "trace/pending.h"
+#include "trace/events_dec_impl.h"
 #include "trace/trace.h"
 
-#define BATCH 512
 #define FETCHED 12 /* slots that are fetched before it is their turn */
-/* Allocations in PENDING blocks: a recorder holds half as many events. */
-#define PENDING_MAX (1u << 21)
-
-/* Live, but its allocation is missing. On the reading side only. */
-#define SLOT_LOST 2
-
-/* An event behind the moment that is asked for. */
-struct undo {
-	struct slot slot; /* of a free: as it was */
-	uint32_t number;
-	uint32_t is_free;
-};
-#define UNDO_MAX (1u << 21)
-
-struct events_dec {
-	struct events_model *m;
-	struct events_out out;
-	struct err *err;
-	struct events_tally seen;
-	struct events_tally passed; /* the sums of the last block that was passed over */
-	int broken;                 /* nothing can be decoded before the next key block */
-	int gaps;                   /* events are missing somewhere before */
-	int resumes;                /* the first block is not the recording's first */
-	int stopped;                /* an event behind out.until_ns was met */
-	uint64_t orphans;
-	uint64_t time;
-	uint32_t time_ms;
-	struct cursor col[EVC_COUNT];
-	uint32_t time_run, thread_run, thread;
-	struct thread_context *t;
-	uint32_t *pending; /* slots of what PENDING blocks allocated */
-	uint32_t pending_count, pending_cap;
-	struct undo *undo; /* in order, where out.beyond_ns was asked for */
-	uint32_t undo_count, undo_cap;
-	uint64_t beyond_allocated, beyond_freed;
-	int beyond_full;     /* more happened than can be taken back: the sums are not known */
-	struct cursor ahead; /* of col[EVC_SLOT]: slots that are being fetched already */
-	size_t count;
-	struct event batch[BATCH];
-};
 
 struct events_dec *events_dec_new(const struct events_out *out, struct err *err)
 {
@@ -78,19 +34,7 @@ void events_dec_free(struct events_dec *dec)
 	free(dec);
 }
 
-/* A stack number coded as zigzag from @last; what is read for the first time must be defined. */
-static int get_stack(struct events_dec *dec, struct cursor *c, uint32_t last, uint32_t *stack)
-{
-	uint64_t wide;
-	int64_t v;
-	if (get(c, &wide) < 0 || __builtin_add_overflow((int64_t)last, unzigzag(wide), &v) ||
-	    v < 0 || v > INT32_MAX)
-		return -EBADMSG;
-	*stack = (uint32_t)v;
-	return v ? dec->out.need_stack(dec->out.ctx, *stack, dec->err) : 0;
-}
-
-static int flush(struct events_dec *dec)
+int events_dec_flush(struct events_dec *dec)
 {
 	size_t count = dec->count;
 	dec->count = 0;
@@ -187,15 +131,6 @@ static inline int get_alloc(struct events_dec *dec, unsigned op, struct event *e
 	dec->seen.allocations++;
 	dec->seen.bytes += event->bytes;
 	return !dec->out.living;
-}
-
-static inline void fill_free(struct event *event, const struct slot *s, uint32_t slot)
-{
-	event->kind = EVENT_FREE;
-	event->addr = s->addr;
-	event->bytes = s->bytes;
-	event->stack.v = s->stack;
-	event->block.v = slot;
 }
 
 /*
@@ -431,7 +366,7 @@ static int get_events(struct events_dec *dec, uint32_t rows)
 			return rc;
 		dec->count += (size_t)rc;
 		if (dec->count == BATCH) {
-			rc = flush(dec);
+			rc = events_dec_flush(dec);
 			if (rc < 0)
 				return rc;
 		}
@@ -457,7 +392,7 @@ static uint64_t missing_frees(const struct events_dec *dec, const struct events_
 }
 
 /* Tell how many events are missing up to where the sums are @at, and what those that are missing spoke of. */
-static int tell_loss(struct events_dec *dec, const struct events_tally *at, uint64_t made_up)
+int events_dec_tell_loss(struct events_dec *dec, const struct events_tally *at, uint64_t made_up)
 {
 	const struct events_tally *seen = &dec->seen;
 	struct event lost = { .kind = EVENT_LOST,
@@ -528,7 +463,7 @@ int events_dec_end(struct events_dec *dec, const struct events_tally *total, str
 		return 0;
 	dec->err = err;
 	dec->broken = 1;
-	return tell_loss(dec, &at, 0);
+	return events_dec_tell_loss(dec, &at, 0);
 }
 
 /*
@@ -578,7 +513,7 @@ static int64_t settle(struct events_dec *dec, int do_it, uint64_t implied)
 				dec->count -= dec->out.living != 0;
 			}
 			s->state = live ? SLOT_LOST : SLOT_DEAD;
-			int rc = dec->count == BATCH ? flush(dec) : 0;
+			int rc = dec->count == BATCH ? events_dec_flush(dec) : 0;
 			if (rc < 0)
 				return rc;
 		}
@@ -600,13 +535,13 @@ static int begin_key(struct events_dec *dec, const struct events_tally *at)
 		return (int)made_up;
 	uint64_t seen_by_nobody = MIN(over((uint64_t)made_up, missing_frees(dec, at)),
 				      over(at->implied, dec->seen.implied));
-	int rc = tell_loss(dec, at, (uint64_t)made_up);
+	int rc = events_dec_tell_loss(dec, at, (uint64_t)made_up);
 	if (rc >= 0 && made_up)
 		rc = dec->out.need_thread(dec->out.ctx, 0, dec->err);
 	if (rc >= 0 && !adrift)
 		rc = (int)(settle(dec, 1, seen_by_nobody) < 0 ? -EBADMSG : 0);
 	if (rc >= 0)
-		rc = flush(dec);
+		rc = events_dec_flush(dec);
 	if (rc >= 0)
 		rc = events_model_reset(dec->m);
 	return rc < 0 ? rc : adrift;
@@ -664,7 +599,7 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 		fetch_slot(dec);
 	if (rc >= 0)
 		rc = get_events(dec, head->rows);
-	int flushed = rc >= 0 || rc == -EBADMSG ? flush(dec) : 0;
+	int flushed = rc >= 0 || rc == -EBADMSG ? events_dec_flush(dec) : 0;
 	if (rc < 0)
 		dec->broken = 1;
 	if (flushed < 0)
@@ -674,7 +609,7 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 	if (rc == -ENOMEM || rc == -E2BIG)
 		return err_set(err, rc, "cannot hold the live blocks");
 	if (rc >= 0 && dec->orphans)
-		rc = tell_loss(dec, &dec->seen, 0);
+		rc = events_dec_tell_loss(dec, &dec->seen, 0);
 	return rc < 0 ? rc : 0;
 }
 
@@ -697,131 +632,4 @@ int events_dec_resume(struct events_dec *dec, const struct trace_seed *seeds, si
 				    .state = SLOT_LIVE };
 	}
 	return 0;
-}
-
-/* ---- PENDING blocks -------------------------------------------------------------------------------------------------- */
-
-/* Nothing is guessed here, and nothing guessed from it: these events are the last. */
-static int take_pending_alloc(struct events_dec *dec, const struct event *event, uint32_t *slot)
-{
-	struct events_model *m = dec->m;
-	if (dec->pending_count == dec->pending_cap) {
-		uint32_t cap = dec->pending_cap ? dec->pending_cap * 2 : 1024;
-		uint32_t *to = cap > PENDING_MAX ? NULL : realloc(dec->pending, cap * sizeof(*to));
-		if (!to)
-			return cap > PENDING_MAX ? -EBADMSG : -ENOMEM;
-		dec->pending = to;
-		dec->pending_cap = cap;
-	}
-	int rc = events_model_room(m);
-	if (rc < 0)
-		return rc;
-	*slot = model_fresh(m);
-	m->slots[*slot] = (struct slot){ .addr = event->addr,
-					 .bytes = event->bytes,
-					 .stack = event->stack.v,
-					 .state = SLOT_LIVE,
-					 .time_ms = (uint32_t)(event->time_ns / 1000000u) };
-	dec->pending[dec->pending_count++] = *slot;
-	return !dec->out.living;
-}
-
-/* A free of a block whose allocation is missing, or what says which it was. */
-static int take_orphan(struct events_dec *dec, const struct event *event)
-{
-	if (!dec->broken && !dec->gaps)
-		return -EBADMSG;
-	dec->orphans += !(event->flags & EVENT_F_IMPLIED);
-	return 0;
-}
-
-/* Return: 1 to be handed on, 0 it is counted as lost. */
-static int take_pending_free(struct events_dec *dec, uint64_t code, struct event *event)
-{
-	struct events_model *m = dec->m;
-	uint64_t number = code / 2;
-	if (number >= (code & 1 ? dec->pending_count : m->slot_count))
-		return take_orphan(dec, event);
-	uint32_t slot = code & 1 ? dec->pending[number] : (uint32_t)number;
-	uint8_t flags = event->flags;
-	if (m->slots[slot].state != SLOT_LIVE)
-		return take_orphan(dec, event);
-	fill_free(event, &m->slots[slot], slot);
-	event->flags = flags;
-	m->slots[slot].state = SLOT_DEAD;
-	return !dec->out.living;
-}
-
-static int get_pending(struct events_dec *dec, struct cursor *col, struct event *event,
-		       struct event *last)
-{
-	uint64_t step, v;
-	uint8_t byte;
-	if (get_byte(&col[PEC_KIND], &byte) < 0 || !(byte & 15) || get(&col[PEC_TIME], &step) < 0 ||
-	    get_u32(&col[PEC_THREAD], &event->thread.v) < 0 ||
-	    __builtin_add_overflow(last->time_ns, step, &event->time_ns) ||
-	    event->time_ns < dec->time)
-		return -EBADMSG;
-	event->kind = byte & 15;
-	event->flags = byte >> 4;
-	dec->time = last->time_ns = event->time_ns;
-	if (dec->out.living && dec->time > dec->out.until_ns) {
-		dec->stopped = 1;
-		return 0;
-	}
-	int rc = dec->out.need_thread(dec->out.ctx, event->thread.v, dec->err);
-	if (rc >= 0 && event->kind != EVENT_FREE) {
-		rc = get_stack(dec, &col[PEC_STACK], last->stack.v, &event->stack.v);
-		if (rc >= 0 &&
-		    (get(&col[PEC_ADDR], &v) < 0 || get(&col[PEC_BYTES], &event->bytes) < 0))
-			rc = -EBADMSG;
-		if (rc < 0)
-			return rc;
-		event->addr = last->addr += (uint64_t)unzigzag(v);
-		last->stack = event->stack;
-	}
-	if (rc < 0 || event->kind == EVENT_ALLOC)
-		return rc < 0 ? rc : take_pending_alloc(dec, event, &event->block.v);
-	if ((event->kind != EVENT_FREE && get(&col[PEC_VALUE], &event->value) < 0) ||
-	    get_u32(&col[PEC_AUX], &event->aux_stack.v) < 0 || get(&col[PEC_BLOCK], &v) < 0 ||
-	    (event->kind != EVENT_FREE && v > 1ULL << 32))
-		return -EBADMSG;
-	if (event->aux_stack.v)
-		rc = dec->out.need_stack(dec->out.ctx, event->aux_stack.v, dec->err);
-	if (rc < 0)
-		return rc;
-	if (event->kind == EVENT_FREE)
-		return take_pending_free(dec, v, event);
-	event->block.v = (uint32_t)(v - 1);
-	return 1;
-}
-
-int events_dec_pending(struct events_dec *dec, const struct blt_head *head,
-		       const struct blt_view *view, struct err *err)
-{
-	struct cursor col[PEC_COUNT];
-	struct event last = { 0 };
-	int rc = 0;
-	dec->err = err;
-	dec->count = 0;
-	for (unsigned i = 0; i < PEC_COUNT; i++)
-		col[i] = (struct cursor){ view->col[i].at, view->col[i].end };
-	for (uint32_t i = 0; i < head->rows && rc >= 0 && !dec->stopped; i++) {
-		struct event *event = &dec->batch[dec->count];
-		memset(event, 0, sizeof(*event));
-		rc = get_pending(dec, col, event, &last);
-		dec->count += rc > 0;
-		if (rc >= 0 && dec->count == BATCH)
-			rc = flush(dec);
-	}
-	int flushed = rc >= 0 || rc == -EBADMSG ? flush(dec) : 0;
-	if (flushed < 0)
-		return flushed;
-	if (rc == -EBADMSG)
-		return err_set(err, rc, "a block of pending events breaks the format's rules");
-	if (rc == -ENOMEM || rc == -E2BIG)
-		return err_set(err, rc, "cannot hold the live blocks");
-	if (rc >= 0 && dec->orphans)
-		rc = tell_loss(dec, &dec->seen, 0);
-	return rc < 0 ? rc : 0;
 }

@@ -27,8 +27,7 @@ static const uint8_t room_per_event[EVC_COUNT] = {
  * of such a program's may be longer than one.
  */
 static const uint32_t goes_on = 1u << EVC_OP | 1u << EVC_STACK | 1u << EVC_BYTES | 1u << EVC_DEPTH |
-				1u << EVC_AGE | 1u << EVC_AUX | 1u << EVC_APART |
-				1u << EVC_STEP;
+				1u << EVC_AGE | 1u << EVC_AUX | 1u << EVC_APART | 1u << EVC_STEP;
 
 /* All that has to be remembered of a live block: a free's event names the rest. */
 struct enc_block {

@@ -39,7 +39,8 @@ enum events_col {
 	EVC_KIND = 12, /* a byte for each event that is neither alloc nor free: kind | flags << 4 */
 	EVC_OTHER = 13, /* their stack, addr, bytes, value, aux stack, block */
 	EVC_DEAD = 14,  /* key blocks: the slots that hold no live block */
-	EVC_APART = 15, /* not guessed, right behind another free: allocations between the two blocks' */
+	EVC_APART =
+		15, /* not guessed, right behind another free: allocations between the two blocks' */
 	EVC_STEP = 16,  /* a byte each: places in the list from the last one taken far down */
 	EVC_PLACE = 17, /* places below the list's end */
 	EVC_COUNT
@@ -60,7 +61,7 @@ enum op_addr {
 	ADDR_BUMP = 1,  /* right behind the thread's last allocation */
 	ADDR_DEPTH = 2, /* of one further down the list */
 	ADDR_NEW = 3,
-	ADDR_CUT = 4,   /* from here on not in versions 1 and 2; right behind the thread's last cut */
+	ADDR_CUT = 4, /* from here on not in versions 1 and 2; right behind the thread's last cut */
 	ADDR_STEP = 5,  /* of a dead one near the last that was taken far down, EVC_STEP */
 	ADDR_PLACE = 6, /* of a dead one anywhere in the list, EVC_PLACE */
 	ADDR_COUNT
@@ -105,14 +106,15 @@ _Static_assert(sizeof(struct slot) == 32, "two slots a cache line");
 /* Dead blocks of one size class, last died on top. An array: the search for an address stays within three cache lines. */
 struct dead {
 	uint64_t addr;
-	uint32_t slot; /* NO_SLOT: taken out from amid others that stay where they are; never the first nor the top */
+	uint32_t
+		slot; /* NO_SLOT: taken out from amid others that stay where they are; never the first nor the top */
 	uint32_t reserved;
 };
 struct dead_list {
 	struct dead *dead; /* from @first up to @count, the top */
 	uint32_t first, count, cap;
 	uint32_t taken; /* how many were taken out from amid the others */
-	uint32_t last;  /* the place of the last of them; modulo 2^32, since those below @first go */
+	uint32_t last; /* the place of the last of them; modulo 2^32, since those below @first go */
 };
 /* Those of one thread and class that are handed out before the list's. */
 struct near_list {
@@ -127,11 +129,11 @@ struct guess {
 };
 
 struct thread_context {
-	uint32_t last, before;  /* what the thread did in its last two steps */
-	uint32_t freed_seq;     /* allocation number of the block which it freed last */
-	uint32_t made;          /* slot of its last allocation while that lives; else NO_SLOT */
-	uint64_t addr, bump;    /* of its last allocation, and where the next one would begin */
-	uint64_t cut;           /* the end of its last one that no dead block near by made room for */
+	uint32_t last, before; /* what the thread did in its last two steps */
+	uint32_t freed_seq;    /* allocation number of the block which it freed last */
+	uint32_t made;         /* slot of its last allocation while that lives; else NO_SLOT */
+	uint64_t addr, bump;   /* of its last allocation, and where the next one would begin */
+	uint64_t cut; /* the end of its last one that no dead block near by made room for */
 	struct near_list *near; /* its own, by class; NULL: recordings of version 1 */
 };
 
