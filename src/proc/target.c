@@ -70,6 +70,13 @@ static int is_kernel_thread(const struct target *target)
 	       flags & PROCESS_FLAG_KERNEL_THREAD;
 }
 
+/* Its mode lets nobody else read it, whoever may trace the process. */
+static int is_owners_alone(const struct target *target, const char *file)
+{
+	struct stat about;
+	return fstatat(target->dir, file, &about, 0) == 0 && !(about.st_mode & S_IROTH);
+}
+
 int target_fail(const struct target *target, int code, const char *what, struct err *err)
 {
 	char status[4096];
@@ -88,8 +95,10 @@ int target_fail(const struct target *target, int code, const char *what, struct 
 		if (uid != geteuid() && uid != (uid_t)-1)
 			return err_hint(err,
 					"it belongs to user %u; run as that user, as root, or with "
-					"CAP_SYS_PTRACE",
-					(unsigned)uid);
+					"CAP_SYS_PTRACE%s",
+					(unsigned)uid,
+					is_owners_alone(target, what) ? " and CAP_DAC_READ_SEARCH"
+								      : "");
 		return err_hint(err, "run as root or with CAP_SYS_PTRACE: the process is protected "
 				     "(not dumpable, or in another user namespace)");
 	}

@@ -199,6 +199,23 @@ def in_one_line_with_a_hint(done, words):
     assert len(lines) == 2 and lines[1].startswith("hint:"), lines
 
 
+def test_of_other_users_processes_what_lacks_is_said(byteledger):
+    target = subprocess.Popen(["sleep", "60"], user=65534)
+    try:
+        def run(more):
+            return subprocess.run(["setpriv", "--bounding-set=-all,+bpf,+perfmon,+sys_admin,+sys_ptrace" + more, byteledger, "pages",
+                                   "--duration", "0.1s", "-p", str(target.pid)], capture_output=True, text=True, timeout=100)
+        wait_for(lambda: open(f"/proc/{target.pid}/comm").read() == "sleep\n")
+        done = run("")
+        in_one_line_with_a_hint(done, "pagemap")
+        assert "user 65534" in done.stderr and "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in done.stderr
+        done = run(",+dac_read_search")
+        assert done.returncode == 0 and f"pid {target.pid} " in done.stdout, done.stderr
+    finally:
+        target.kill()
+        target.wait()
+
+
 def test_a_target_that_has_ended_is_said_to_be_gone(byteledger):
     ended = subprocess.Popen(["true"])
     ended.wait()
