@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 
@@ -191,6 +192,53 @@ def test_capabilities_do_instead_of_root_and_are_dropped(byteledger, prog, cold_
         ledger.send_signal(signal.SIGINT)
         ledger.wait(20)
         target.end()
+
+
+def tables_of(ledger):
+    """Names and numbers of the maps that @ledger has open."""
+    numbers = set()
+    for fd in os.listdir(f"/proc/{ledger.pid}/fdinfo"):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{ledger.pid}/fdinfo/{fd}") as about:
+            numbers.update(re.findall(r"^map_id:\s*(\d+)$", about.read(), re.M))
+    listed = json.loads(subprocess.run(["bpftool", "-j", "map", "list"], capture_output=True, check=True).stdout)
+    return {one["name"]: one["id"] for one in listed if str(one["id"]) in numbers}
+
+
+def counted_by_the_kernel(tables, pid):
+    """Pages of all stacks of @pid: anonymous and shared memory, cache."""
+    def values(name):
+        rows = json.loads(subprocess.run(["bpftool", "-j", "map", "dump", "id", str(tables[name])], capture_output=True, check=True).stdout)
+        return [bytes(int(byte, 16) for byte in row["value"]) for row in rows]
+    sums = [struct.unpack_from("<qq", live) for head, live in zip(values("pages_heads"), values("pages_live"))
+            if struct.unpack_from("<I", head, 16)[0] == pid]
+    return sum(s[0] for s in sums), sum(s[1] for s in sums)
+
+
+def test_of_a_process_that_ended_page_cache_alone_is_owned(byteledger, tmp_path):
+    path = tmp_path / "written"
+    target = subprocess.Popen([sys.executable, "-c", f"input(); a = b'x' * (8 << 20); open({str(path)!r}, 'wb').write(a); print(flush=True); input()"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    other = subprocess.Popen(["sleep", "60"])
+    ledger = Ledger(byteledger, tmp_path / "out", "--stacks", "1024", "-p", str(target.pid), "-p", str(other.pid))
+    try:
+        ledger.until(lambda last: target.pid in last)
+        target.stdin.write("\n")
+        target.stdin.flush()
+        target.stdout.readline()
+        tables = tables_of(ledger.process)
+        anon, cache = counted_by_the_kernel(tables, target.pid)
+        assert anon >= 2048 and cache >= 2048
+        target.communicate("\n", timeout=20)
+        anon, cache = counted_by_the_kernel(tables, target.pid)
+        assert anon == 0 and cache >= 2048
+        path.unlink()
+        assert counted_by_the_kernel(tables, target.pid)[1] <= cache - 2048
+    finally:
+        target.kill()
+        other.kill()
+        target.wait()
+        other.wait()
+        ledger.end() if ledger.process.poll() is None else ledger.process.wait()
 
 
 def in_one_line_with_a_hint(done, words):
