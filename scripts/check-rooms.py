@@ -178,6 +178,34 @@ def check_house(room, path, text):
     return faults
 
 
+def circles(root, room):
+    """Files of @room that use each other in a circle: [[name without ending]]. Headers that several files share have no file of their own."""
+    base, uses = os.path.join(root, "src"), {}
+    paths = [os.path.relpath(p, base) for p in sources(root, room)]
+    for path in paths:
+        if os.path.splitext(path)[0] + ".c" in paths:
+            text = open(os.path.join(base, path), encoding="utf-8").read()
+            uses.setdefault(os.path.splitext(path)[0], set()).update(os.path.splitext(h.strip('"'))[0] for h in INCLUDE.findall(text))
+    reached = {name: set() for name in uses}
+    for name in uses:
+        todo = [name]
+        while todo:
+            for other in uses[todo.pop()] & set(uses):
+                if other not in reached[name]:
+                    reached[name].add(other)
+                    todo.append(other)
+    return sorted({tuple(sorted(o for o in uses if o in reached[n] and n in reached[o])) for n in uses if n in reached[n]} - {(n,) for n in uses})
+
+
+def check_circles(root, room):
+    faults = []
+    for circle in circles(root, room):
+        headers = [os.path.join(root, "src", name + ".h") for name in circle]
+        if not any("circle of files:" in open(h, encoding="utf-8").read() for h in headers if os.path.exists(h)):
+            faults.append(f"{', '.join(circle)} use each other: untie them, or let a header say why (\"A circle of files: ...\")")
+    return faults
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..")
     rooms = read_table(os.path.join(root, "docs", "rooms.md"))
@@ -197,6 +225,7 @@ def main():
             sole += check_sole(rooms, room, shown, text)
             house += check_house(name, shown, text)
             manners += check_manners(shown, text) if name != "cmd" else []
+        cases.append((f"files of {name} use each other in no circle, or a header says why", check_circles(root, name)))
         cases.append((f"{name} includes only rooms it may", includes))
         cases.append((f"{name} uses no header that belongs to another room", sole))
         if name != "cmd":

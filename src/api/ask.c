@@ -294,7 +294,7 @@ static int take_points(struct parse *p, const char *v, struct err *err)
 static int take_format(struct parse *p, const char *v, struct err *err)
 {
 	p->ask->format = v;
-	return out_format_find(v) ? 0 : bad(err, "format", v, "one of " OUT_FORMAT_NAMES);
+	return out_format_find(v) ? 0 : bad(err, "format", v, "one of" OUT_FORMAT_NAMES);
 }
 static int take_blocks_order(struct parse *p, const char *v, struct err *err)
 {

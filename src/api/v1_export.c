@@ -168,7 +168,7 @@ int v1_export(struct v1_call *call, struct err *err)
 	const struct out_format *format = ask->format ? out_format_find(ask->format) : NULL;
 	if (!format) {
 		err_set(err, -EINVAL, "'to' names no format");
-		return err_hint(err, "one of " OUT_FORMAT_NAMES);
+		return err_hint(err, "one of" OUT_FORMAT_NAMES);
 	}
 	unsigned given =
 		(ask->by_given ? OUT_WORD_BY : 0u) | (ask->cost_given ? OUT_WORD_COST : 0u) |

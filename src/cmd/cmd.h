@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -78,6 +79,11 @@ uint64_t cmd_take_duration(const char *arg);
 /** cmd_take_recording() - @arg of an option that names the recording to write; what names none is a usage error. Return: @arg. */
 const char *cmd_take_recording(const char *arg);
 
+/**
+ * cmd_result_stream() - where results go that are not written to a file; NULL with @quiet. With a @program of its own, whose stdout and
+ * stderr they are: stdout where that is a terminal or @format_given, else stderr (docs/rules.md).
+ */
+FILE *cmd_result_stream(int quiet, int program, int format_given);
 /** cmd_names_program() - "--" stands among the words: a program follows. */
 int cmd_names_program(int argc, char **argv);
 /** cmd_lacks_program() - says on stderr how the command takes one, behind @dashes; returns CMD_USAGE. */

@@ -8,8 +8,8 @@
 #include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/select.h"
-#include "cmd/terminal.h"
 #include "out/compare.h"
+#include "out/fit.h"
 #include "query/limits.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_FOLDED };

@@ -23,8 +23,8 @@ enum { OPT_TO = 256 };
 
 static const struct argp_option options[] = {
 	{ "to", OPT_TO, "FORMAT|TIME", 0,
-	  "folded, flamegraph, pprof, speedscope, heaptrack, massif, dhat, csv, json or jsonl; may "
-	  "be given once more as a TIME: only what was allocated before it",
+	  "One of" OUT_FORMAT_NAMES
+	  "; may be given once more as a TIME: only what was allocated before it",
 	  0 },
 	{ "output", 'o', "OUT", 0,
 	  "Write here instead of to standard output (-); an existing file is replaced when all is "
@@ -47,7 +47,7 @@ static int parse_to(const char *text, struct export *e, struct err *err)
 	if (query_time_parse(text, &e->selection.query.to, err) == 0)
 		return 0;
 	err_set(err, -EINVAL, "'%s' is neither a format nor a time", text);
-	return err_hint(err, "formats: " OUT_FORMAT_NAMES);
+	return err_hint(err, "formats:" OUT_FORMAT_NAMES);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)

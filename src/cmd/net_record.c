@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net_record.c - `byteledger net --config`: the network recorder (node/nodes.h), the servers that read its stores, and signals. */
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 
 #include "api/net_life.h"
 #include "base/bound.h"
 #include "cmd/net_job.h"
+#include "recorder/started.h"
 
 #define DESCRIPTORS_MAX 65536
 
@@ -27,37 +27,15 @@ static void say(void *ctx, const char *text)
 	fprintf(stderr, "byteledger: %s\n", text);
 }
 
-static void catch_signals(void)
-{
-	/* no SA_RESTART: the wait for traffic ends */
-	struct sigaction action = { .sa_handler = on_signal };
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
-	action.sa_handler = SIG_IGN;
-	sigaction(SIGPIPE, &action, NULL);
-}
-
-/* Threads that are started inherit the mask: signals are this thread's. */
-static void block_signals(int how)
-{
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	pthread_sigmask(how, &set, NULL);
-}
-
 int net_record(const struct net_job *options, struct err *err)
 {
-	catch_signals();
+	signals_catch(on_signal);
 	/* listeners, senders, stores and clients want more than the 1,024 that a shell gives */
 	bound_descriptors(DESCRIPTORS_MAX);
-	block_signals(SIG_BLOCK);
+	signals_hold(1); /* threads that are started inherit it: signals are this one's */
 	struct net_life *life = net_life_new(options->config, say, NULL, err);
 	recorded = life;
-	block_signals(SIG_UNBLOCK);
+	signals_hold(0);
 	if (!life)
 		return err->code;
 	int rc = stopping ? 0 : net_life_run(life, err);

@@ -192,7 +192,8 @@ int cmd_pages(int argc, char **argv)
 		return cmd_lacks_program("--");
 	if (job.duration_ns)
 		job.end_ns = clock_ns(CLOCK_MONOTONIC) + job.duration_ns;
-	result_init(&job.result, job.report, job.quiet, job.with_program, job.format_given);
+	result_init(&job.result, job.report,
+		    cmd_result_stream(job.quiet, job.with_program, job.format_given));
 	int status = pages_run(&job, job.with_program ? argv + rest : NULL);
 	result_fini(&job.result);
 	return status;

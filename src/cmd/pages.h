@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-#include "cmd/result.h"
 #include "cmd/serving.h"
 #include "cmd/targets.h"
+#include "recorder/result.h"
 #include "view/pages.h"
 
 /** struct pages_job - what the command line said; texts are argv's. */

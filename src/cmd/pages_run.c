@@ -12,7 +12,7 @@
 #include "cmd/cmd.h"
 #include "cmd/pages.h"
 #include "cmd/serving.h"
-#include "cmd/terminal.h"
+#include "out/fit.h"
 #include "out/pages.h"
 
 struct run {

@@ -313,7 +313,7 @@ int regions_serve(const struct targets *targets, const struct serving_opt *servi
 {
 	struct regions r = { .targets = *targets, .watch.serving = *serving, .top = TOP_DEFAULT };
 	r.watch.serving.wanted = 1;
-	result_init(&r.result, NULL, 0, 0, 0);
+	result_init(&r.result, NULL, stdout);
 	return run_targets(&r);
 }
 
@@ -354,7 +354,8 @@ int cmd_regions(int argc, char **argv)
 	if (r.base_path && !base)
 		return cmd_fail(&err);
 	r.base = base;
-	result_init(&r.result, r.output, r.quiet, r.with_program, r.format_given);
+	result_init(&r.result, r.output,
+		    cmd_result_stream(r.quiet, r.with_program, r.format_given));
 	if (r.with_program)
 		return run_program(&r, argv + rest);
 	if (targets_given(&r.targets))

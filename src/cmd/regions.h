@@ -6,13 +6,13 @@
 #ifndef CMD_REGIONS_H
 #define CMD_REGIONS_H
 
-#include "cmd/result.h"
 #include "cmd/targets.h"
 #include "cmd/watch.h"
 #include "out/regions_page.h"
 #include "proc/breakdown.h"
 #include "proc/group.h"
 #include "proc/text.h"
+#include "recorder/result.h"
 #include "recorder/started.h"
 #include "source/mapnames.h"
 

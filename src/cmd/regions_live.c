@@ -2,14 +2,13 @@
 /* regions_live.c - `regions --group process --watch SEC`: the table of watch/table.h, on a terminal each over the one before. */
 #include <errno.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/regions.h"
-#include "cmd/terminal.h"
+#include "out/fit.h"
 #include "out/regions.h"
 #include "watch/table.h"
 
@@ -21,12 +20,11 @@ struct live {
 	int printed, signals;
 };
 
-static size_t rows_that_fit(const struct live *l, size_t above)
+/* One row at least. */
+static size_t fits(FILE *to, size_t above)
 {
-	struct winsize size;
-	if (!l->screen || ioctl(fileno(l->r->result.to), TIOCGWINSZ, &size) < 0 || !size.ws_row)
-		return 0;
-	return size.ws_row > above + 1 ? size.ws_row - above : 1;
+	size_t rows = terminal_rows(to);
+	return rows > above + 1 ? rows - above : 1;
 }
 
 static int on_show(void *ctx, struct ledger *ledger, struct err *err)
@@ -46,7 +44,7 @@ static int on_show(void *ctx, struct ledger *ledger, struct err *err)
 		rc = out_ledger_page(to, ledger, l->title, 1, &how, err);
 	else /* head, cgroup, heading, "more", sum, time */
 		rc = out_ledger_screen(
-			to, ledger, l->title, rows_that_fit(l, 7),
+			to, ledger, l->title, l->screen ? fits(to, 7) : 0,
 			l->printed || !l->screen ? clock_ns(CLOCK_MONOTONIC) - l->began_ns : 0,
 			l->screen, l->printed, &how, err);
 	l->printed = 1;

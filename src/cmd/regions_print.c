@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "cmd/cmd.h"
 #include "cmd/regions.h"
-#include "cmd/terminal.h"
+#include "out/fit.h"
 #include "out/regions.h"
 #include "proc/ledger.h"
 #include "watch/reading.h"

@@ -10,6 +10,7 @@
 #include "cmd/select.h"
 #include "cmd/terminal.h"
 #include "out/family.h"
+#include "out/fit.h"
 #include "out/out.h"
 #include "out/pages.h"
 #include "query/family.h"

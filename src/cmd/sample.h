@@ -6,10 +6,10 @@
 #include <regex.h>
 
 #include "api/sample_live.h"
-#include "cmd/result.h"
 #include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "out/sample.h"
+#include "recorder/result.h"
 #include "recorder/started.h"
 
 struct sample_args {

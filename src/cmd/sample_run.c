@@ -79,7 +79,8 @@ int sample_run(struct sample_args *a, int *stopped)
 	}
 	r->args = a;
 	r->life = sample_life_new(&opt, &err);
-	result_init(&a->result, a->report, a->quiet, a->with_program, a->format_given);
+	result_init(&a->result, a->report,
+		    cmd_result_stream(a->quiet, a->with_program, a->format_given));
 	int rc = r->life ? run(r, redraws, &ended, &err) : err.code;
 	int status = rc < 0 ? cmd_fail(&err) : CMD_OK;
 	*stopped = ended == 0 && rc == 0;

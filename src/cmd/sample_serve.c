@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample_serve.c - what was sampled so far, by HTTP while it is sampled (api/sample_live.h). */
-#include <stdio.h>
 
 #include "cmd/cmd.h"
 #include "cmd/sample.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cmd/sample.h"
-#include "cmd/terminal.h"
+#include "out/fit.h"
 #include "out/out.h"
 
 /* For files and machines: the ten of the text are for eyes. */

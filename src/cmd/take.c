@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "query/query.h"
@@ -101,6 +102,13 @@ const char *cmd_take_recording(const char *arg)
 	if (strcmp(arg, "-") == 0)
 		cmd_usage("a recording needs a file, it cannot go to stdout (./- is one)");
 	return arg;
+}
+
+FILE *cmd_result_stream(int quiet, int program, int format_given)
+{
+	if (quiet)
+		return NULL;
+	return program && !format_given && !isatty(STDOUT_FILENO) ? stderr : stdout;
 }
 
 int cmd_names_program(int argc, char **argv)

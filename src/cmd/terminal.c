@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/terminal.h"
+#include "out/fit.h"
 
-#include <langinfo.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int is_set(const char *name)
-{
-	const char *value = getenv(name);
-	return value && *value;
-}
-
-void terminal_fit(FILE *to, struct out_opt *opt)
-{
-	int fd = fileno(to), terminal = fd >= 0 && isatty(fd);
-	struct winsize size;
-	if (terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col)
-		opt->width = size.ws_col;
-	else if (is_set("COLUMNS"))
-		opt->width = (int)strtol(getenv("COLUMNS"), NULL, 10);
-	const char *term = getenv("TERM");
-	opt->colour = terminal && !is_set("NO_COLOR") && !(term && strcmp(term, "dumb") == 0);
-	setlocale(LC_CTYPE, "");
-	opt->ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
-}
 
 void pager_begin(struct pager *pager, int off)
 {
@@ -40,12 +18,6 @@ void pager_begin(struct pager *pager, int off)
 	pager->to = open_memstream(&pager->text, &pager->bytes);
 	if (!pager->to)
 		pager->to = stdout;
-}
-
-size_t terminal_rows(FILE *to)
-{
-	struct winsize size;
-	return ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_row > 4 ? size.ws_row : 24;
 }
 
 void pager_end(struct pager *pager)

@@ -5,16 +5,6 @@
 
 #include <stdio.h>
 
-#include "out/out.h"
-
-/**
- * terminal_fit() - fill in @opt's width (the terminal's, else $COLUMNS, else the format's default), colour (a terminal
- * that is not "dumb", and no $NO_COLOR) and ascii (a locale other than UTF-8).
- */
-void terminal_fit(FILE *to, struct out_opt *opt);
-/** terminal_rows() - lines of the terminal @to; 24 where it has none, or next to none. */
-size_t terminal_rows(FILE *to);
-
 /**
  * struct pager - what is written to .to comes to the terminal, through PAGER (less) where it has more lines than that. Nothing of the
  * sort where stdout is no terminal, or with @off.

@@ -12,10 +12,10 @@
 #include "alert/alert.h"
 #include "api/memory.h"
 #include "base/err.h"
-#include "cmd/result.h"
 #include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "proc/text.h"
+#include "recorder/result.h"
 #include "watch/watchers.h"
 
 #define WATCH_ACTIONS_MAX 16

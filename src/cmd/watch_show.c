@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/jsonw.h"
-#include "cmd/terminal.h"
 #include "cmd/watch.h"
+#include "out/fit.h"
 #include "out/growth.h"
 #include "out/regions.h"
 

@@ -3,6 +3,11 @@
 #ifndef NET_DECODE_IN_H
 #define NET_DECODE_IN_H
 
+/*
+ * A circle of files: what is inside of a message is decoded here, and may be a message again,
+ * which net/decode.h decodes.
+ */
+
 #include "base/buf.h"
 #include "net/b58.h"
 #include "net/decode.h"

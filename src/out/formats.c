@@ -7,25 +7,10 @@
 #include "base/cleanup.h"
 #include "out/stream.h"
 
-#define CALLS (OUT_WORD_COST | OUT_WORD_LIMIT | OUT_WORD_INVERTED)
-#define TABLE (OUT_WORD_BY | OUT_WORD_COST | OUT_WORD_LIMIT)
-
-static const struct out_format formats[] = {
-	{ "folded", "folded", "text/plain; charset=utf-8", out_folded, NULL, 0, 0, 1, CALLS },
-	{ "flamegraph", "svg", "image/svg+xml", out_flamegraph, NULL, 0, 0, 1,
-	  OUT_WORD_COST | OUT_WORD_INVERTED },
-	{ "pprof", "pb.gz", "application/octet-stream", out_pprof, NULL, 1, 0, 1,
-	  OUT_WORD_COST | OUT_WORD_LIMIT },
-	{ "speedscope", "speedscope.json", "application/json", out_speedscope, NULL, 0, 0, 1,
-	  CALLS },
-	{ "heaptrack", "heaptrack", "text/plain; charset=utf-8", NULL, out_heaptrack_new, 0, 0, 0,
-	  0 },
-	{ "massif", "massif", "text/plain; charset=utf-8", NULL, out_massif_new, 0, 0, 0, 0 },
-	{ "dhat", "dhat.json", "application/json", NULL, out_dhat_new, 0, 0, 1, 0 },
-	{ "csv", "csv", "text/csv; charset=utf-8", out_csv, NULL, 0, 0, 1, TABLE },
-	{ "json", "json", "application/json", out_json, NULL, 0, 1, 1, TABLE },
-	{ "jsonl", "jsonl", "application/x-ndjson", NULL, out_jsonl_new, 0, 1, 1, 0 },
-};
+#define READING(name, ending, type, ...) { #name, ending, type, out_##name, NULL, __VA_ARGS__ },
+#define STREAM(name, ending, type, ...) \
+	{ #name, ending, type, NULL, out_##name##_new, __VA_ARGS__ },
+static const struct out_format formats[] = { OUT_FORMATS(READING, STREAM) };
 
 const struct out_format *out_format_find(const char *name)
 {

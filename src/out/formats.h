@@ -21,7 +21,37 @@ struct out_format {
 	int has_sums;   /* a place for blocks that are known by the sums of their stacks only */
 	unsigned words; /* enum out_word: what it can follow */
 };
-#define OUT_FORMAT_NAMES "folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl"
+#define OUT_WORDS_CALLS (OUT_WORD_COST | OUT_WORD_LIMIT | OUT_WORD_INVERTED)
+#define OUT_WORDS_TABLE (OUT_WORD_BY | OUT_WORD_COST | OUT_WORD_LIMIT)
+#define OUT_TYPE_TEXT "text/plain; charset=utf-8"
+
+/*
+ * The formats: a row makes the name known to `export`, its help and the server, and declares the function that writes it: out_NAME() of a
+ * reading, out_NAME_new() of a stream. X(NAME, ending, type, binary, tells_losses, has_sums, words).
+ */
+#define OUT_FORMATS(READING, STREAM)                                                            \
+	READING(folded, "folded", OUT_TYPE_TEXT, 0, 0, 1, OUT_WORDS_CALLS)                      \
+	READING(flamegraph, "svg", "image/svg+xml", 0, 0, 1, OUT_WORD_COST | OUT_WORD_INVERTED) \
+	READING(pprof, "pb.gz", "application/octet-stream", 1, 0, 1,                            \
+		OUT_WORD_COST | OUT_WORD_LIMIT)                                                 \
+	READING(speedscope, "speedscope.json", "application/json", 0, 0, 1, OUT_WORDS_CALLS)    \
+	STREAM(heaptrack, "heaptrack", OUT_TYPE_TEXT, 0, 0, 0, 0)                               \
+	STREAM(massif, "massif", OUT_TYPE_TEXT, 0, 0, 0, 0)                                     \
+	STREAM(dhat, "dhat.json", "application/json", 0, 0, 1, 0)                               \
+	READING(csv, "csv", "text/csv; charset=utf-8", 0, 0, 1, OUT_WORDS_TABLE)                \
+	READING(json, "json", "application/json", 0, 1, 1, OUT_WORDS_TABLE)                     \
+	STREAM(jsonl, "jsonl", "application/x-ndjson", 0, 1, 1, 0)
+
+#define OUT_FORMAT_WORD(name, ...) " " #name
+/* " folded flamegraph ...", each with a space before it */
+#define OUT_FORMAT_NAMES OUT_FORMATS(OUT_FORMAT_WORD, OUT_FORMAT_WORD)
+
+#define OUT_DECLARE_READING(name, ...)                                               \
+	int out_##name(FILE *to, const struct prof *prof, const struct out_opt *opt, \
+		       struct err *err);
+#define OUT_DECLARE_STREAM(name, ...) \
+	struct out_stream *out_##name##_new(FILE *to, const struct prof *names, struct err *err);
+OUT_FORMATS(OUT_DECLARE_READING, OUT_DECLARE_STREAM)
 
 /** out_format_replay - the older tracer's, for its REST alone: into a file that can be sought in. */
 extern const struct out_format out_format_replay;

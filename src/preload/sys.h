@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "unwind/likely.h"
+
 static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 {
 #if defined(__x86_64__)
@@ -85,8 +87,6 @@ static inline void cpu_pause(void)
 
 /** barrier() - the compiler keeps the order: a signal handler on this thread sees it. */
 #define barrier() __asm__ volatile("" ::: "memory")
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
 #define HIDDEN __attribute__((visibility("hidden")))
 #define COLD __attribute__((noinline, cold))
 /* What all calls run stands together, with UNWIND_HOT: a large program has pushed it out of its caches since the last one. */

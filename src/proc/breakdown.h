@@ -6,6 +6,11 @@
 #ifndef PROC_BREAKDOWN_H
 #define PROC_BREAKDOWN_H
 
+/*
+ * A circle of files: beside and owned fill members of struct breakdown, and breakdown.c asks them
+ * to.
+ */
+
 #include "base/err.h"
 #include "base/intern.h"
 #include "proc/allocator.h"

@@ -6,6 +6,11 @@
 #ifndef PROC_TEXT_H
 #define PROC_TEXT_H
 
+/*
+ * A circle of files: groups and verdicts are parts of the page with its options, and the page has
+ * them as parts.
+ */
+
 #include "base/buf.h"
 #include "proc/breakdown.h"
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
@@ -83,4 +84,25 @@ int started_wait(struct started *started)
 			started_signals(started->signals, started->pid);
 	}
 	return started->status = proc_exit_status(status);
+}
+
+static const int ending[] = { SIGTERM, SIGINT, SIGHUP };
+
+void signals_catch(void (*handler)(int number))
+{
+	/* no SA_RESTART: the wait for traffic ends */
+	struct sigaction action = { .sa_handler = handler };
+	for (size_t i = 0; i < sizeof(ending) / sizeof(*ending); i++)
+		sigaction(ending[i], &action, NULL);
+	action.sa_handler = SIG_IGN;
+	sigaction(SIGPIPE, &action, NULL);
+}
+
+void signals_hold(int on)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(ending) / sizeof(*ending); i++)
+		sigaddset(&set, ending[i]);
+	pthread_sigmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }

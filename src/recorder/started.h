@@ -31,4 +31,9 @@ int started_wait(struct started *started);
 /** signals_open() - block the signals that end a command, and read them by a descriptor; with a program SIGQUIT and SIGCHLD, too. */
 int signals_open(int with_program);
 
+/** signals_catch() - those that end a command are told to @handler; a wait that they interrupt ends. SIGPIPE is ignored. */
+void signals_catch(void (*handler)(int number));
+/** signals_hold() - @on: they wait, on this thread and those that it starts; else they come. */
+void signals_hold(int on);
+
 #endif

@@ -14,6 +14,11 @@
 #ifndef SOURCE_NETCAP_H
 #define SOURCE_NETCAP_H
 
+/*
+ * A circle of files: each backend is behind this face, and takes its options and counters from
+ * here.
+ */
+
 #include <stddef.h>
 #include <stdint.h>
 

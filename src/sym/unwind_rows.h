@@ -6,6 +6,11 @@
 #ifndef SYM_UNWIND_ROWS_H
 #define SYM_UNWIND_ROWS_H
 
+/*
+ * A circle of files: rows_build.c fills the table that is declared here, and is asked to by
+ * unwind_rows.c.
+ */
+
 #include <stddef.h>
 #include <stdint.h>
 

@@ -3,6 +3,11 @@
 #ifndef TRACE_READER_H
 #define TRACE_READER_H
 
+/*
+ * A circle of files: a reader is replayed, what a replay finds at the end of a file is told to the
+ * reader that it has.
+ */
+
 #include "trace/block.h"
 #include "trace/events.h"
 #include "trace/index.h"

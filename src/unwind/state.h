@@ -8,10 +8,8 @@
 
 #include "unwind/capture.h"
 #include "unwind/cfi.h"
+#include "unwind/likely.h"
 #include "unwind/nodes.h"
-
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
 
 #define UNWIND_FRAMES_MAX 65535
 #define UNWIND_BLOCKS_MAX 1024

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/result.h"
+#include "recorder/result.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +10,9 @@
 #include "base/outfile.h"
 #include "recorder/recorder.h"
 
-void result_init(struct result *result, const char *pattern, int quiet, int program,
-		 int format_given)
+void result_init(struct result *result, const char *pattern, FILE *to)
 {
-	*result = (struct result){ .pattern = pattern };
-	if (!pattern && !quiet)
-		result->to = program && !format_given && !isatty(STDOUT_FILENO) ? stderr : stdout;
+	*result = (struct result){ .pattern = pattern, .to = pattern ? NULL : to };
 }
 
 int result_for(struct result *result, const char *exe, pid_t pid, struct err *err)

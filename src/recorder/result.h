@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* result.h - where a live command's result goes: stdout, stderr beside a program of its own, or files by a pattern. */
-#ifndef CMD_RESULT_H
-#define CMD_RESULT_H
+/* result.h - where what is found goes: a stream, or files by a pattern, one for each program that is told of. */
+#ifndef RECORDER_RESULT_H
+#define RECORDER_RESULT_H
 
 #include <stdio.h>
 #include <sys/types.h>
@@ -15,12 +15,8 @@ struct result {
 	char *name, *path;   /* of the file that is open: as asked for, and what it is called */
 };
 
-/**
- * result_init() - @pattern: -o, or NULL. @program: one was started, whose stdout and stderr they are: results follow on stdout
- * where that is a terminal or @format_given, else on stderr (docs/rules.md).
- */
-void result_init(struct result *result, const char *pattern, int quiet, int program,
-		 int format_given);
+/** result_init() - @to: where it goes without a pattern (NULL: nowhere); @pattern: -o, or NULL. */
+void result_init(struct result *result, const char *pattern, FILE *to);
 /**
  * result_for() - what is printed next is about process @pid, which runs @exe: opens the file that the pattern names, unless it
  * is open. What exists is never overwritten: ".1", ".2" ... is appended. A device or a fifo is written to.
