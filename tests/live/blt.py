@@ -161,14 +161,15 @@ class Dead:
     """A dead list: places with (address, slot), or None where one was taken out from amid the others (5.2)."""
 
     def __init__(self):
-        self.places, self.last = [], 0
+        self.places, self.empty, self.last = [], 0, 0
 
     def trim(self):
-        while self.places and not self.places[-1]:
+        while self.empty and self.places and not self.places[-1]:
             self.places.pop()
-        while self.places and not self.places[0]:
+            self.empty -= 1
+        while self.empty and self.places and not self.places[0]:
             self.places.pop(0)
-            self.last -= 1
+            self.empty, self.last = self.empty - 1, self.last - 1
 
     def pop(self, place):
         entry = self.places.pop(place)
@@ -180,15 +181,16 @@ class Dead:
         return self.pop(0)
 
     def take(self, place):
-        entry, self.places[place], self.last = self.places[place], None, place
         assert place >= 0
+        entry, self.places[place], self.last = self.places[place], None, place
+        self.empty += 1
         self.trim()
         return entry
 
     def push(self, entry):
-        if self.places.count(None) > len(self.places) // 2:
+        if self.empty > len(self.places) // 2:
             self.last = sum(bool(kept) for kept in self.places[:max(self.last, 0)])
-            self.places = [kept for kept in self.places if kept]
+            self.places, self.empty = [kept for kept in self.places if kept], 0
         self.places.append(entry)
 
 
