@@ -164,7 +164,7 @@ struct pageown_image *pageown_image_fork(struct pageown *p, pid_t pid,
 	image->sym = like->sym;
 	image->program = like->program;
 	image->places = calloc(like->count + 1, sizeof(*image->places));
-	if (image->places) {
+	if (image->places && like->count) {
 		memcpy(image->places, like->places, like->count * sizeof(*like->places));
 		image->count = image->cap = like->count;
 	}
@@ -216,7 +216,9 @@ void pageown_image_learn(struct pageown *p, struct pageown_image *image)
 	if (bpftables_each(p->tables, (uint32_t)image->pid, learn_place, &l) == 0 && l.count &&
 	    l.count + image->count <= PLACES_MAX &&
 	    (l.fresh = reallocarray(l.fresh, l.count + image->count, sizeof(*l.fresh)))) {
-		memcpy(l.fresh + l.count, image->places, image->count * sizeof(*image->places));
+		if (image->count) /* none: there is no array */
+			memcpy(l.fresh + l.count, image->places,
+			       image->count * sizeof(*image->places));
 		free(image->places);
 		image->places = STEAL(l.fresh);
 		image->count += l.count;
