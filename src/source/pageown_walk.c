@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -24,6 +25,11 @@
 #define ENTRY_FILE (1ull << 61)
 #define ENTRY_GUARD (1ull << 58)
 #define ENTRY_PFN ((1ull << 55) - 1)
+#define ENTRY_SWAP_TYPE 31u
+#define SWAP_TYPE_FILES \
+	22u /* from there on it is none of a swap file: a page that is being moved, poisoned, a marker */
+#define SETTLE_NS 1000000
+#define SETTLE_MOST 100u /* waits a walk */
 #define FLAG_SWAPBACKED (1ull << 14)
 #define FLAG_HEAD (1ull << 15)
 #define FLAG_TAIL (1ull << 16)
@@ -370,6 +376,23 @@ static void take_swapped(struct walk *w, struct mapping *m, uint64_t addr)
 		w->new_block->stack[slot] = before;
 }
 
+/* A page that is being moved to another place is there again in a moment: its entry then, the same one where it is none. */
+static uint64_t settled(struct walk *w, uint64_t at, uint64_t entry)
+{
+	const struct timespec pause = { .tv_nsec = SETTLE_NS };
+	while ((entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) == ENTRY_SWAPPED &&
+	       (entry & ENTRY_SWAP_TYPE) >= SWAP_TYPE_FILES) {
+		uint64_t again = entry;
+		if (pread(w->f->pagemap, &again, 8, (off_t)(at / PAGE * 8)) != 8 ||
+		    (again == entry && w->settling++ >= SETTLE_MOST))
+			break;
+		if (again == entry)
+			nanosleep(&pause, NULL);
+		entry = again;
+	}
+	return entry;
+}
+
 static int take_stretch(struct walk *w, struct mapping *m, uint64_t start, uint64_t end)
 {
 	for (uint64_t at = start; at < end;) {
@@ -386,9 +409,10 @@ static int take_stretch(struct walk *w, struct mapping *m, uint64_t start, uint6
 				continue;
 			if (at >> 21 != w->block_number)
 				enter_block(w, at >> 21);
+			entry = settled(w, at, entry);
 			if (entry & ENTRY_PRESENT)
 				take_present(w, m, at, entry);
-			else
+			else if (entry & ENTRY_SWAPPED)
 				take_swapped(w, m, at);
 		}
 	}

@@ -35,8 +35,9 @@ struct walk {
 	struct idtab cell_tab;
 	size_t cell_count, cell_cap, cell_last;
 	int no_memory;
-	size_t at;       /* of f among the processes */
-	uint32_t stacks; /* numbers of the kernel side, and room for those to come */
+	unsigned settling; /* waits for pages that are being moved */
+	size_t at;         /* of f among the processes */
+	uint32_t stacks;   /* numbers of the kernel side, and room for those to come */
 	struct sticky *fresh;
 	struct sticky_block *old_block, *new_block;
 	uint64_t block_number;
