@@ -80,6 +80,8 @@ static int print_text(struct run *l, struct err *err)
 			if (!job->result.to)
 				return 0;
 			fit(l, &opt, job->result.to);
+			if (!ended)
+				opt.ended_ns = pages_life_ended(l->life, process->pid);
 			out_pages_since(&opt, l->shot, pages_life_then(l->life), process);
 			int rc = out_pages_text(&text, l->shot, process, &opt, err);
 			if (rc < 0)

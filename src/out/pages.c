@@ -199,8 +199,9 @@ static void put_head(struct printing *p, const struct page_shot *shot,
 		   text_bytes(text, process->rss_bytes));
 	buf_printf(p->to, "   with a stack %s",
 		   text_percent(more, process->attributed_bytes, process->rss_bytes));
-	uint64_t age = p->opt->now_ns > process->time_ns ? p->opt->now_ns - process->time_ns : 0;
-	if (process->ended)
+	uint64_t until = p->opt->ended_ns ? p->opt->ended_ns : p->opt->now_ns;
+	uint64_t age = until > process->time_ns ? until - process->time_ns : 0;
+	if (process->ended || p->opt->ended_ns)
 		buf_printf(p->to, "   ended %s later", text_duration(text, age));
 	else
 		buf_printf(p->to, "   counted in %s", text_duration(text, process->walk_ns));

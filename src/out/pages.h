@@ -24,6 +24,8 @@ struct out_pages_opt {
 	int ascii;    /* nothing beyond ASCII */
 	size_t lines; /* at most so many; 0 = all */
 	uint64_t now_ns;
+	uint64_t
+		ended_ns; /* the process has ended since it was read, then; 0: it has not, or the reading knows */
 	/* instead of what is there, what came since an earlier reading: of the same process, NULL where it was not there yet */
 	int since;
 	const struct page_process *then;

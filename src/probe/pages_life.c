@@ -42,6 +42,7 @@ struct pages_life {
 	int signals, stop;
 	uint64_t began_ns, due_ns, more_due_ns;
 	uint64_t rested_ns;     /* no counting before: its share of the time is used up */
+	uint64_t over_ns;       /* when it had run */
 	int waited;             /* for a name, which was said */
 	struct page_shot *shot; /* the last one; under lock for the threads of the server */
 	pthread_mutex_t lock;
@@ -406,6 +407,7 @@ int pages_life_run(struct pages_life *l, struct err *err)
 		rc = l->opt.ears.ready(l->opt.ears.ctx, err);
 	if (!rc)
 		rc = loop(l, err);
+	l->over_ns = clock_ns(CLOCK_MONOTONIC);
 	desk_close(&l->desk);
 	/* this moment is what --duration and Ctrl-C ask for */
 	if (!rc && l->stop)
@@ -455,6 +457,14 @@ int pages_life_record(struct pages_life *l, int quiet, struct err *err)
 pid_t pages_life_program(const struct pages_life *l)
 {
 	return l->program.pid;
+}
+
+uint64_t pages_life_ended(const struct pages_life *l, pid_t pid)
+{
+	/* the program's end may be known before the kernel side has told of it */
+	int gone = !pageown_follows(l->pages, pid) ||
+		   (pid == l->program.pid && started_has_ended(pid));
+	return gone ? l->over_ns : 0;
 }
 
 int pages_life_wait(struct pages_life *l, int status)

@@ -73,5 +73,7 @@ const struct page_shot *pages_life_then(const struct pages_life *life);
 struct pageown *pages_life_pages(struct pages_life *life);
 /** pages_life_program() - that was started; 0: none. */
 pid_t pages_life_program(const struct pages_life *life);
+/** pages_life_ended() - once it has run: when @pid was seen to be gone, of CLOCK_MONOTONIC; 0: it goes on. */
+uint64_t pages_life_ended(const struct pages_life *life, pid_t pid);
 
 #endif

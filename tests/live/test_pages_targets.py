@@ -287,3 +287,20 @@ def test_a_full_table_of_stacks_is_said_with_what_helps(byteledger, tmp_path):
     assert process["unattributed"]["table_full"] > 0
     assert {"stacks_full", "frames_full"} & set(process["lost"]["by_reason"]) # numbers or frames, by how deep they are
     assert process["attributed_bytes"] + sum(process["unattributed"].values()) == process["rss_bytes"]
+
+
+def test_a_reading_that_is_older_than_its_programs_end_says_so(byteledger):
+    """What was touched behind the last look is not there: how long before the end that was is told in its place."""
+    head = re.compile(r"^\w+  pid \d+   RSS .*   ended [0-9.]+ \w+ later$")
+    counted = re.compile(r"^\w+  pid \d+   RSS .*   counted in [0-9.]+ \w+$")
+    done = subprocess.run([byteledger, "pages", "--", "sleep", "0.3"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and head.match(done.stderr.splitlines()[0]), done.stderr
+    target = subprocess.Popen(["sleep", "1"])  # not waited for: it is there as a zombie
+    done = subprocess.run([byteledger, "pages", "-p", str(target.pid)], capture_output=True, text=True, timeout=60)
+    target.wait()
+    assert done.returncode == 0 and head.match(done.stdout.splitlines()[0]), done.stdout
+    target = subprocess.Popen(["sleep", "60"])
+    done = subprocess.run([byteledger, "pages", "-p", str(target.pid), "--duration", "200ms"], capture_output=True, text=True, timeout=60)
+    target.kill()
+    target.wait()
+    assert done.returncode == 0 and counted.match(done.stdout.splitlines()[0]), done.stdout
