@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* body.h - what the hooks have in common, inlined into each: hooks.c (malloc and its family) and hooks_own.c. */
+/* body.h - what the hooks have in common, inlined into each: hooks.c (malloc and its family) and own_hooks.c of patch. */
 #ifndef PRELOAD_BODY_H
 #define PRELOAD_BODY_H
 
 #include "preload/hooks.h"
 #include "preload/note.h"
-#include "preload/own.h"
 
 /*
  * An event belongs to the operator new that led here, if one did: the outermost call counts. The runtime asks for what
@@ -116,15 +115,15 @@ static ALWAYS_INLINE void obtain_done(struct thread *t, int fast, uint32_t sync,
 
 /* What serves a realloc; NULL: the next definition. */
 struct resize {
-	const struct own_call *own;
-	uint64_t arg[OWN_ARGUMENTS];
+	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t);
+	uint64_t arg[4]; /* more has none of the functions that are hooked so */
 };
 
 static ALWAYS_INLINE void *resize(const struct resize *call, void *old, size_t size)
 {
 	if (!call)
 		return next.realloc(old, size);
-	return (void *)call->own->next(call->arg[0], call->arg[1], call->arg[2], call->arg[3]);
+	return (void *)call->next(call->arg[0], call->arg[1], call->arg[2], call->arg[3]);
 }
 
 /* A call like realloc(), of @old, which may be NULL, to @size; the hook is entered. */

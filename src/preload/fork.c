@@ -3,6 +3,8 @@
  * fork.c - what happens around a fork of the C library's: the child is followed where that was asked for, and never
  * writes into its parent's book.
  */
+#include "preload/fork.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -11,7 +13,9 @@
 
 #include "preload/helper.h"
 #include "preload/note.h"
-#include "preload/state.h"
+#include "preload/ring.h"
+#include "preload/start.h"
+#include "preload/thread.h"
 
 /* ---- a fork by a signal handler that interrupted a hook ---- */
 

@@ -10,7 +10,8 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "preload/state.h"
+#include "preload/start.h"
+#include "preload/thread.h"
 
 #define SECTIONS_MAX 256u
 #define NAMES_MAX 4096u

@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 
 #include "preload/log.h"
-#include "preload/state.h"
+#include "preload/next.h"
+#include "preload/process.h"
 #include "wire/heap_layout.h"
 #include "wire/heap_start.h"
 

@@ -10,9 +10,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "preload/hooks_process.h"
+#include "preload/modules.h"
 #include "preload/next.h"
-#include "preload/process.h"
-#include "preload/state.h"
+#include "preload/ring.h"
+#include "preload/start.h"
+#include "preload/thread.h"
 #include "wire/heap_start.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -9,7 +9,7 @@
 #include <sys/shm.h>
 
 #include "preload/next.h"
-#include "preload/state.h"
+#include "preload/thread.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

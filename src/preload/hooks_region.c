@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "preload/hooks.h"
+#include "preload/modules.h"
 #include "preload/note.h"
 
 /* Begin of a region hook. Return: below PASS_MAX: record nothing; else end with region_leave(@answer). */

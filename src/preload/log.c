@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "preload/state.h"
+#include "preload/thread.h"
 
 static enum log_level least = LOG_ERROR;
 static const char *log_path;

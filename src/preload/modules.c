@@ -6,6 +6,8 @@
  * The loader's _dl_find_object() takes no lock, so it may be asked from any hook. Older C libraries have only dl_iterate_phdr(),
  * which takes the loader's (recursive) lock; there a hook that runs while another thread loads an object waits for it.
  */
+#include "preload/modules.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -17,7 +19,9 @@
 #include "preload/frames.h"
 #include "preload/libc.h"
 #include "preload/log.h"
-#include "preload/state.h"
+#include "preload/patched.h"
+#include "preload/rowless.h"
+#include "preload/thread.h"
 #include "wire/heap_start.h"
 
 /* Every field but @seen stands still while @live; an entry that died may be taken for another object at @lo. */

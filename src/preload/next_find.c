@@ -12,8 +12,9 @@
 #include <sys/mman.h>
 
 #include "preload/libc.h"
+#include "preload/modules.h"
 #include "preload/next.h"
-#include "preload/state.h"
+#include "preload/process.h"
 
 #define SCOPE_MAX 128
 #define CHAIN_MAX 65536 /* more objects than any process has: the chain is torn */

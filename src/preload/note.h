@@ -4,7 +4,9 @@
 #define PRELOAD_NOTE_H
 
 #include "preload/next.h"
-#include "preload/state.h"
+#include "preload/ring.h"
+#include "preload/sample.h"
+#include "preload/thread.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 

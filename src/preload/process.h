@@ -1,19 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process.h - what the hooks of hooks_process.c need to be declared for; not called from elsewhere. */
+/* process.h - what the library knows about the process; thread.h says what it knows about the calling thread. */
 #ifndef PRELOAD_PROCESS_H
 #define PRELOAD_PROCESS_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "preload/sys.h"
+#include "wire/heap.h"
 
-/** process_exiting() - leave in the header that the program ends on its own account, when, and its peak RSS. */
-void process_exiting(void) HIDDEN;
+/* Low byte of the process word; the upper bits are an epoch that makes threads look again. */
+enum mode {
+	MODE_NONE = 0,         /* not started, or the child of a fork */
+	MODE_OFF = 0x20,       /* never records: AT_SECURE, no memory, detached */
+	MODE_IDLE = 0x21,      /* alone and switched off so far: nothing was created yet */
+	MODE_SUSPENDED = 0x22, /* frees are written, allocations are not */
+	MODE_ON = 0x23,
+};
+#define MODE_MASK 0x7fu
+#define MODE_PLAIN \
+	0x80u /* the next allocator never comes back to us, and frees need no stack: no guard around it */
+#define MODE_EPOCH 0x100u
 
-/** note_syscall() - from the entry of syscall(), for the few numbers that matter. */
-void note_syscall(long nr, long first, long second, long third, long fourth, long fifth) HIDDEN;
+/* A page of its own: wiped in the child of a fork, whoever makes it (raw clone included). */
+extern struct proc_page {
+	_Alignas(4096) volatile uint32_t word; /* enum mode | epoch */
+	char rest[4096 - sizeof(uint32_t)];
+} proc HIDDEN;
 
-int dlclose(void *handle);
-int __pthread_key_create(unsigned *key, void (*destructor)(void *));
-void __register_frame(void *begin);
-void __deregister_frame(void *begin);
+enum start { START_NONE, START_BUSY, START_DONE };
+
+extern struct process {
+	struct wire_heap_header *heap; /* the shared mapping; NULL before the start */
+	struct wire_heap_slot *slots;
+	struct unwind_process *unwind;
+	uint32_t started;  /* enum start */
+	uint32_t resolved; /* next is filled */
+	uint32_t seccomp;  /* no system call from now on */
+	uint32_t slot_hint;
+	uint32_t slot_top; /* slots that ever had an owner lie below */
+	uint32_t have_key;
+	uint32_t pid;
+	uint32_t free_stacks;
+	uint64_t sample_bytes; /* 0 = every allocation has a stack */
+	int64_t rseq_offset;   /* of glibc's rseq area from the thread pointer; 0 = there is none */
+	uint32_t
+		closes; /* there is code that may close pages by itself: stacks are asked for at each capture */
+	uint32_t alone;             /* without a byteledger parent */
+	uint32_t wanted;            /* before there is a header: switched on by a call or signal */
+	uint32_t follow;            /* the children of forks are recorded, too */
+	const char *next, *library; /* as in struct options */
+	uint32_t forks;             /* WIRE_FORK records so far */
+	uint32_t forked; /* this is such a child: its first thread may run on any stack */
+	uint32_t
+		reaper; /* orphans become children of this process, or of one that it was forked from */
+	uint32_t starter; /* 1 = reads @starter_heap while it starts the recorder of this child */
+	struct wire_heap_header *starter_heap; /* the parent's book, as long as that may read it */
+	uint32_t no_tsc;                       /* rdtsc faults */
+	uint64_t last_cycles;
+	uint32_t raw; /* the mapping is a file that nobody reads meanwhile */
+	uint32_t key; /* pthread_key_t */
+	uint64_t main_stack_lo, main_stack_hi;
+	struct wire_lost_count
+		early; /* other threads' calls during the start: there is no header yet */
+} process HIDDEN;
+
+/** stamp() - the cycle counter, or its last known value where reading it would fault. */
+static inline uint64_t stamp(void)
+{
+	return likely(!process.no_tsc) ? cycles() : process.last_cycles;
+}
 
 #endif

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring.c - the slow half of writing a record: stamps, the ring's end, and what to do when it is full. */
+#include "preload/ring.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "preload/state.h"
+#include "preload/fork.h"
+#include "preload/thread.h"
 
 /* Kept free behind every record but a realloc's end, so that this one always fits: END_BIG, and a pad in front. */
 #define RESERVE 64u

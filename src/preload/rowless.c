@@ -5,7 +5,7 @@
  *
  * Any thread, in hooks: no lock, pages are only ever added. Where too many have been met the further ones are not known of.
  */
-#include "preload/state.h"
+#include "preload/rowless.h"
 
 #define PAGE_SHIFT 12
 #define PAGE_MASK      \

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* start.c - from the first hooked call to the first recorded one. */
+#include "preload/start.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,13 +17,15 @@
 #include <sys/stat.h>
 
 #include "preload/control.h"
+#include "preload/fork.h"
 #include "preload/helper.h"
 #include "preload/libc.h"
 #include "preload/log.h"
+#include "preload/modules.h"
 #include "preload/next.h"
 #include "preload/options.h"
-#include "preload/own.h"
-#include "preload/state.h"
+#include "preload/patched.h"
+#include "preload/thread.h"
 #include "wire/heap_start.h"
 
 extern void *__libc_stack_end; /* the loader's: where the program's arguments begin */

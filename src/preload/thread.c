@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* thread.c - a thread's life seen from its allocator calls: birth, slots, signals, late events. */
+#include "preload/thread.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -8,9 +10,11 @@
 #include <sys/mman.h>
 
 #include "preload/libc.h"
+#include "preload/modules.h"
 #include "preload/next.h"
 #include "preload/note.h"
-#include "preload/state.h"
+#include "preload/ring.h"
+#include "preload/start.h"
 
 __thread struct thread self = { .sync = SYNC_UNBORN };
 struct proc_page proc;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "preload/patch.h"
+#include "patch/patch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "preload/state.h"
+#include "preload/process.h"
+#include "unwind/capture.h"
 
 uint32_t __real_unwind_capture(struct unwind_thread *thread, const struct unwind_regs *regs);
 uint32_t __wrap_unwind_capture(struct unwind_thread *thread, const struct unwind_regs *regs);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "preload/patch.h"
+#include "patch/patch.h"
 
 #define LONGEST 15
 #define LINE 400

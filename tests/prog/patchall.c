@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "preload/patch.h"
+#include "patch/patch.h"
 
 #define SPACING 0x100000
 #define PAGE 4096ul

@@ -16,10 +16,14 @@
 
 #include <cmocka.h>
 
+#include "preload/fork.h"
 #include "preload/helper.h"
 #include "preload/hooks.h"
+#include "preload/modules.h"
 #include "preload/next.h"
-#include "preload/state.h"
+#include "preload/ring.h"
+#include "preload/start.h"
+#include "preload/thread.h"
 
 #define RING 4096u
 #define SLOTS 2u

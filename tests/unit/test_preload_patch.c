@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "preload/patch.h"
+#include "patch/patch.h"
 
 #define PAGE 4096
 

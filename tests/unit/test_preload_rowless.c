@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "preload/state.h"
+#include "preload/rowless.h"
 
 #define AT 0x7f0000000000ull
 #define PAGE 4096ull

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hooks_own.c - hooks of allocators that the program carries itself, see own.h. One for each kind of function; which
+ * own_hooks.c - hooks of allocators that the program carries itself, see own.h. One for each kind of function; which
  * argument is what, the call's description says.
  */
 #include <string.h>
 
+#include "patch/own.h"
 #include "preload/body.h"
 
 /* In functions that call the next definition: some look who calls them along the frame pointers, sanitizers' for example. */
@@ -118,18 +119,18 @@ HIDDEN uint64_t own_release(OWN_ARGS)
 }
 
 /* As realloc_body(), for a function that releases the block where it fails. */
-static ALWAYS_INLINE void *resize_body(struct thread *t, const struct resize *call, void *old,
-				       size_t size, REGS)
+static ALWAYS_INLINE void *resize_body(struct thread *t, const struct own_call *own,
+				       const struct resize *call, void *old, size_t size, REGS)
 {
 	void *block = realloc_body(t, call, old, size, sp, bp, bx);
-	if (unlikely(!block && old && size && call->own->shape.kind == OWN_RESIZE_OR_FREE &&
+	if (unlikely(!block && old && size && own->shape.kind == OWN_RESIZE_OR_FREE &&
 		     proc.word & MODE_MASK))
 		note_free(t, old, sp, bp, bx);
 	return block;
 }
 
-static COLD void *resize_slow(struct thread *t, const struct resize *call, void *old, size_t size,
-			      REGS)
+static COLD void *resize_slow(struct thread *t, const struct own_call *own,
+			      const struct resize *call, void *old, size_t size, REGS)
 {
 	keep_frame_pointer();
 	uint32_t answer = hook_enter(t, old ? HOOK_REALLOC : HOOK_ALLOC, sp);
@@ -147,11 +148,11 @@ static COLD void *resize_slow(struct thread *t, const struct resize *call, void 
 		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = resize(call, old, size);
 		t->sync = SYNC_IN(SYNC_OWN, sp);
-		int freed = block || !size || call->own->shape.kind == OWN_RESIZE_OR_FREE;
+		int freed = block || !size || own->shape.kind == OWN_RESIZE_OR_FREE;
 		if (old && freed && proc.word & MODE_MASK)
 			note_free(t, old, sp, bp, bx);
 	} else {
-		block = resize_body(t, call, old, size, sp, bp, bx);
+		block = resize_body(t, own, call, old, size, sp, bp, bx);
 	}
 	hook_leave(t);
 	return block;
@@ -162,15 +163,15 @@ HIDDEN uint64_t own_resize(OWN_ARGS)
 	keep_frame_pointer();
 	(void)ax;
 	struct thread *t = &self;
-	const struct resize call = { own, { a, b, c, d } };
+	const struct resize call = { own->next, { a, b, c, d } };
 	void *old = (void *)argument(own->shape.block, a, b, c, d);
 	size_t size = asked(own, a, b, c, d);
 	uint32_t sync = t->sync;
 	if (unlikely(sync != proc.word))
-		return (uint64_t)resize_slow(t, &call, old, size, sp, bp, bx);
+		return (uint64_t)resize_slow(t, own, &call, old, size, sp, bp, bx);
 	t->sync = SYNC_IN(SYNC_OWN, sp);
 	barrier();
-	void *block = resize_body(t, &call, old, size, sp, bp, bx);
+	void *block = resize_body(t, own, &call, old, size, sp, bp, bx);
 	t->sync = sync;
 	return (uint64_t)block;
 }

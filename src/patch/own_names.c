@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "preload/own.h"
+#include "patch/own.h"
 
 #define PLAIN                                                                            \
 	(OWN_BIT(OWN_STANDARD) | OWN_BIT(OWN_JE) | OWN_BIT(OWN_RJEM) | OWN_BIT(OWN_TC) | \

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "preload/patch.h"
+#include "patch/patch.h"
 
 #define INSN_MAX 15 /* longer ones fault */
 

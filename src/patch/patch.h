@@ -9,8 +9,8 @@
  * Pure functions on bytes, one file for each architecture: no system call, no allocation, no state; any thread. Addresses
  * count where the code stands, so @code and @to are where it runs.
  */
-#ifndef PRELOAD_PATCH_H
-#define PRELOAD_PATCH_H
+#ifndef PATCH_PATCH_H
+#define PATCH_PATCH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,15 +5,14 @@
  * nobody from those names to us, so the functions' heads are moved aside and a jump to our hooks takes their place; the
  * program's own allocator goes on serving. The outermost call counts, as everywhere.
  */
-#ifndef PRELOAD_OWN_H
-#define PRELOAD_OWN_H
+#ifndef PATCH_OWN_H
+#define PATCH_OWN_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "preload/sys.h"
 
-#define OWN_ARGUMENTS 4 /* more has none of these functions */
 #define OWN_NONE 0xff
 
 /* What a function does. */
@@ -69,22 +68,7 @@ extern const char *const own_prefix[OWN_FAMILIES] HIDDEN;
 /** own_name() - what the symbol @name is, NULL: nothing of ours; *@family whose. Reentrant; some 20 ns for most. */
 const struct own_name *own_name(const char *name, enum own_family *family) HIDDEN;
 
-/* ---- own.c ---- */
-
-/**
- * own_hook_all() - find and hook them: in the executable by its symbols, in other objects that were loaded with it by what
- * they export. Once, by the start, with signals blocked, while the process has one thread; does nothing otherwise, and
- * says so in the log. Costs some 20 us where there are none and the executable is stripped, else some 20 ns a symbol.
- */
-void own_hook_all(void) HIDDEN;
-
-/**
- * own_enter() - enter what is hooked, and our memory beside the program's code, into process.heap: once for each such book,
- * as it is taken or, if it was there before, by own_hook_all().
- */
-void own_enter(void) HIDDEN;
-
-/* ---- hooks_own.c, by way of entry_x86_64.S ---- */
+/* ---- own_hooks.c, by way of own_entry_x86_64.S ---- */
 
 /** own_entries[] - where a stub jumps to, by kind. */
 extern const void *const own_entries[OWN_KINDS] HIDDEN;

@@ -6,9 +6,8 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "preload/frames.h"
-#include "preload/patch.h"
-#include "preload/state.h"
+#include "patch/patch.h"
+#include "preload/patched.h"
 #include "unwind/cfi.h"
 
 #define CODE_MOST \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own.c - find the allocators that the program carries itself, and put our hooks in front of them. See own.h. */
-#include "preload/own.h"
+#include "patch/own.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -11,10 +11,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "patch/patch.h"
 #include "preload/log.h"
 #include "preload/next.h"
-#include "preload/patch.h"
-#include "preload/state.h"
+#include "preload/patched.h"
+#include "preload/process.h"
+#include "preload/start.h"
 #include "unwind/cfi.h"
 
 #ifndef MAP_FIXED_NOREPLACE
