@@ -130,17 +130,17 @@ ssize_t proc_cmdline(pid_t pid, char **cmdline)
 	return (ssize_t)len;
 }
 
-static int parse_start_stack(const char *text, uint64_t *at)
+/* Field @number of /proc/PID/stat, from 3 on; the second one is a name, which may have anything in it. */
+static int stat_field(const char *text, int number, uint64_t *value)
 {
-	/* field 28; the second one is a name, which may have anything in it */
 	const char *field = strrchr(text, ')');
-	for (int n = 2; field && n < 28; n++)
+	for (int n = 2; field && n < number; n++)
 		field = strchr(field + 1, ' ');
-	unsigned long long value;
-	if (!field || sscanf(field, "%llu", &value) != 1)
+	unsigned long long read;
+	if (!field || sscanf(field, "%llu", &read) != 1)
 		return -ENODATA;
-	*at = value;
-	return value ? 0 : -EACCES;
+	*value = read;
+	return 0;
 }
 
 /* ---- again and again --------------------------------------------------------------------------------------------- */
@@ -189,7 +189,24 @@ int proc_gauge_start_stack(struct proc_gauge *gauge, uint64_t *at)
 {
 	char text[1024];
 	ssize_t got = gauge_read(gauge, "stat", &gauge->stat, text, sizeof(text));
-	return got < 0 ? (int)got : parse_start_stack(text, at);
+	int rc = got < 0 ? (int)got : stat_field(text, 28, at);
+	return rc == 0 && !*at ? -EACCES : rc;
+}
+
+int proc_gauge_stir(struct proc_gauge *gauge, uint64_t *stir)
+{
+	/* minor and major faults, CPU time as user and as system: all of them only grow */
+	static const int fields[] = { 10, 12, 14, 15 };
+	char text[1024];
+	ssize_t got = gauge_read(gauge, "stat", &gauge->stat, text, sizeof(text));
+	int rc = got < 0 ? (int)got : 0;
+	*stir = 0;
+	for (size_t i = 0; rc == 0 && i < sizeof(fields) / sizeof(fields[0]); i++) {
+		uint64_t value = 0;
+		rc = stat_field(text, fields[i], &value);
+		*stir += value;
+	}
+	return rc;
 }
 
 void proc_gauge_fini(struct proc_gauge *gauge)

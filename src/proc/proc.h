@@ -36,6 +36,11 @@ int proc_gauge_memory(struct proc_gauge *gauge, struct proc_memory *memory);
  * addresses are random. Return: 0, or negative errno (-EACCES where the kernel does not say).
  */
 int proc_gauge_start_stack(struct proc_gauge *gauge, uint64_t *at);
+/**
+ * proc_gauge_stir() - a number that is another one after the process took a page fault, or 10 ms of CPU time, in any thread: faults
+ * and clock ticks in one. Return: 0, or negative errno.
+ */
+int proc_gauge_stir(struct proc_gauge *gauge, uint64_t *stir);
 /** proc_gauge_fini() - close what is open. */
 void proc_gauge_fini(struct proc_gauge *gauge);
 

@@ -37,6 +37,12 @@ int record_pace_pages(const struct record_pace *pace, uint64_t now, int wanted)
 	       (wanted || now >= pace->pages_next_ns);
 }
 
+void record_pace_same(struct record_pace *pace, uint64_t now)
+{
+	pace->pages_next_ns =
+		later(pace->pages_pause_ns, now + later(now / PAGES_PART, PAGES_EVERY_NS));
+}
+
 void record_pace_spent(struct record_pace *pace, uint64_t now, uint64_t shot_ns, uint64_t pages_ns)
 {
 	if (shot_ns)
@@ -45,6 +51,5 @@ void record_pace_spent(struct record_pace *pace, uint64_t now, uint64_t shot_ns,
 	if (!pages_ns)
 		return;
 	pace->pages_pause_ns = behind(now, pages_ns, pace->eager ? EAGER_SHARE : PAGES_SHARE);
-	pace->pages_next_ns =
-		later(pace->pages_pause_ns, now + later(now / PAGES_PART, PAGES_EVERY_NS));
+	record_pace_same(pace, now);
 }

@@ -23,6 +23,8 @@ int record_pace_shot(const struct record_pace *pace, uint64_t now);
  * snapshot.
  */
 int record_pace_pages(const struct record_pace *pace, uint64_t now, int wanted);
+/** record_pace_same() - at @now pages by stack were due for the time alone, and nothing can have changed: not read. */
+void record_pace_same(struct record_pace *pace, uint64_t now);
 /**
  * record_pace_spent() - what was begun ended at @now: a snapshot took @shot_ns of CPU time, pages by stack @pages_ns (0: there was
  * none). From one's begin to the next's, snapshots take 1/200 of a CPU at most (eager: 1/10), pages 1/50 (1/10).

@@ -85,7 +85,8 @@ struct record_shots {
 	unsigned count;
 	struct snapshot *taken;
 	uint64_t pages_cost_ns, pages_rss_bytes;
-	int with_shot, with_pages; /* what is under way */
+	uint64_t stir, stir_rss_bytes; /* as pages were read last, see proc_gauge_stir() */
+	int with_shot, with_pages;     /* what is under way */
 };
 
 #define RECORD_PAGES_AFTER 64

@@ -90,6 +90,22 @@ static int has_grown(const struct record *rec, uint64_t since_bytes)
 	return rec->rss.rss_bytes > since_bytes + since_bytes / GROWTH;
 }
 
+/*
+ * 1 if pages are as they were read last: the process has not run, none of its was taken from it. A fault or a tick behind the reading
+ * may be one within it; that costs another reading. Of children that are followed nothing is known here.
+ */
+static int is_still(struct record *rec)
+{
+	struct record_shots *shots = &rec->shots;
+	uint64_t stir;
+	if (rec->pages.children || proc_gauge_stir(&rec->gauge, &stir) < 0)
+		return 0;
+	int still = stir == shots->stir && rec->rss.rss_bytes == shots->stir_rss_bytes;
+	shots->stir = stir;
+	shots->stir_rss_bytes = rec->rss.rss_bytes;
+	return still;
+}
+
 int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t pause)
 {
 	struct record_shots *shots = &rec->shots;
@@ -111,9 +127,12 @@ int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t
 		   (has_grown(rec, shots->last_rss_bytes) ||
 		    (shots->every_ns && now - shots->last_ns >= shots->every_ns));
 	int news = record_pages_look(rec, now, &pause);
-	int pages = rec->pages.own &&
-		    record_pace_pages(&shots->pace, now,
-				      shot || news || has_grown(rec, shots->pages_rss_bytes));
+	int wanted = shot || news || has_grown(rec, shots->pages_rss_bytes);
+	int pages = rec->pages.own && record_pace_pages(&shots->pace, now, wanted);
+	if (pages && !wanted && is_still(rec)) {
+		record_pace_same(&shots->pace, now);
+		pages = 0;
+	}
 	if (shot || pages)
 		begin(rec, 0, shot, pages);
 	return pause;

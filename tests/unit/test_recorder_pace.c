@@ -114,6 +114,22 @@ static void a_snapshot_and_the_pages_beside_it_wait_for_their_own_costs(void **s
 	assert_false(record_pace_shot(&pace, 259 * SECOND));
 }
 
+/* Nothing happened: the next one is as far away as behind a reading, and a reason comes first as ever. */
+static void pages_of_a_process_that_sleeps_are_not_read_again(void **state)
+{
+	(void)state;
+	struct record_pace pace = { 0 };
+	record_pace_spent(&pace, SECOND, 0, 1000);
+	assert_true(record_pace_pages(&pace, 3 * SECOND, 0));
+	record_pace_same(&pace, 3 * SECOND);
+	assert_false(record_pace_pages(&pace, 5 * SECOND - 1, 0));
+	assert_true(record_pace_pages(&pace, 3 * SECOND, 1));
+	assert_true(record_pace_pages(&pace, 5 * SECOND, 0));
+	record_pace_same(&pace, 3000 * SECOND);
+	assert_false(record_pace_pages(&pace, 3059 * SECOND, 0));
+	assert_true(record_pace_pages(&pace, 3060 * SECOND, 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +137,7 @@ int main(void)
 		cmocka_unit_test(who_asked_for_nothing_else_has_a_tenth),
 		cmocka_unit_test(the_next_one_waits_two_hundred_times_what_one_took),
 		cmocka_unit_test(a_snapshot_and_the_pages_beside_it_wait_for_their_own_costs),
+		cmocka_unit_test(pages_of_a_process_that_sleeps_are_not_read_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What says whether a process has done anything: of a child that waits, touches a page, computes, one at a time. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "proc/proc.h"
+
+#define PAGE 4096u
+
+static void serve(int in, int out)
+{
+	static const char answer = 1;
+	char *at =
+		mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char what;
+	for (size_t page = 0; read(in, &what, 1) == 1; page++) {
+		if (what == 't')
+			at[page % 16 * PAGE] = 1;
+		struct timespec spent = { 0 };
+		while (what == 'c' && spent.tv_nsec < 200000000)
+			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+		if (write(out, &answer, 1) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+static void ask(int to, int from, char what)
+{
+	char answer;
+	assert_int_equal(write(to, &what, 1), 1);
+	assert_int_equal(read(from, &answer, 1), 1);
+}
+
+static void a_fault_and_time_on_a_processor_are_told_apart_from_sleep(void **state)
+{
+	(void)state;
+	int to[2], from[2];
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(to[1]);
+		serve(to[0], from[1]);
+	}
+	struct proc_gauge gauge = { .pid = pid };
+	uint64_t before, touched, asleep, computed;
+	ask(to[1], from[0], 't'); /* the code's own first faults are behind it */
+	assert_int_equal(proc_gauge_stir(&gauge, &before), 0);
+	ask(to[1], from[0], 't');
+	assert_int_equal(proc_gauge_stir(&gauge, &touched), 0);
+	assert_true(touched > before);
+	/* it may be on its way to sleep */
+	for (int i = 0; asleep = touched, i < 50; i++) {
+		usleep(20000);
+		assert_int_equal(proc_gauge_stir(&gauge, &touched), 0);
+		if (asleep == touched)
+			break;
+	}
+	assert_true(asleep == touched);
+	ask(to[1], from[0], 'c');
+	assert_int_equal(proc_gauge_stir(&gauge, &computed), 0);
+	assert_true(computed > asleep);
+	close(to[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_true(proc_gauge_stir(&gauge, &asleep) < 0);
+	proc_gauge_fini(&gauge);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_fault_and_time_on_a_processor_are_told_apart_from_sleep),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
