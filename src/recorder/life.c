@@ -266,11 +266,13 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 	look_for_children(rec);
 	if (rec->replaced)
 		return 0;
-	uint64_t peak;
-	if ((peak_too || now >= rec->peak_next_ns) && proc_peak_rss(rec->pid, &peak) == 0) {
-		if (peak > rec->peak_rss_bytes)
+	uint64_t peak, stir = 0;
+	if (peak_too || (now >= rec->peak_next_ns &&
+			 (proc_gauge_stir(&rec->gauge, &stir) < 0 || stir != rec->peak_stir))) {
+		if (proc_peak_rss(rec->pid, &peak) == 0 && peak > rec->peak_rss_bytes)
 			rec->peak_rss_bytes = peak;
 		rec->peak_next_ns = now + RSS_LAST_NS;
+		rec->peak_stir = stir; /* as of before that reading */
 	}
 	/* young programs grow fast; those of two seconds are looked at ten times a second */
 	uint64_t interval = now / 20;

@@ -137,6 +137,7 @@ struct record {
 	struct proc_memory rss; /* the point last written */
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
 		exec_next_ns, exec_wait_ns, drained_ns;
+	uint64_t peak_stir;        /* see proc_gauge_stir(): as its peak was read last */
 	uint64_t news_ns;          /* when something was in the rings last */
 	uint64_t idle_rss_bytes;   /* asleep: its size as of the last look */
 	uint64_t rss_wait_ns;      /* asleep: how long until its size is looked at again */
