@@ -37,6 +37,36 @@ static UNWIND_INLINE int links_equal(const uint64_t *table, uint64_t at, const u
 	return 1;
 }
 
+/* And where none of them is relative, as in code without frame pointers: half the work for a word. */
+static UNWIND_INLINE int link_equal(uint64_t e, uint64_t at)
+{
+	return word_at(at) == (uint64_t)((int64_t)e >> MEMO_OFF_BITS);
+}
+
+static UNWIND_INLINE int plain_links_equal(const uint64_t *table, uint64_t at, const uint16_t *link,
+					   uint32_t count)
+{
+	const uint16_t *end = link + (count & ~3u);
+
+	for (; link < end; link += 4) {
+		uint64_t a = table[link[0]], b = table[link[1]], c = table[link[2]],
+			 d = table[link[3]];
+		uint64_t to_a = at - (a & LINK_STEP), to_b = to_a - (b & LINK_STEP);
+		uint64_t to_c = to_b - (c & LINK_STEP);
+		at = to_c - (d & LINK_STEP);
+		if (!link_equal(a, to_a) || !link_equal(b, to_b) || !link_equal(c, to_c) ||
+		    !link_equal(d, at))
+			return 0;
+	}
+	for (end += count & 3; link < end; link++) {
+		uint64_t e = table[*link];
+		at -= e & LINK_STEP;
+		if (!link_equal(e, at))
+			return 0;
+	}
+	return 1;
+}
+
 /* Of a thread's memory, what frames of deep stacks leave to those that are remembered. */
 #define AREA_SHARE_MIN 32
 #define WIDE_SHARE 8     /* what is filled with stacks that are not packed */
@@ -94,7 +124,8 @@ static void divide(struct unwind_thread *t)
 	t->root_mask = (uint32_t)(memos / 128) - 1;
 	t->root = (struct memo_root *)at;
 	at += (t->root_mask + 1ull) * sizeof(*t->root);
-	t->line_mask = (uint32_t)(memos / 128) - 1;
+	/* where there is room, two for each stack of 40 frames that finds a place: tree and all */
+	t->line_mask = (uint32_t)(memos / (t->bytes > 4u << 20 ? 64 : 128)) - 1;
 	t->line = (struct memo_line *)at;
 	at += (t->line_mask + 1ull) * sizeof(*t->line);
 	t->link_shift = 64 - (uint32_t)__builtin_ctzll(memos / 32);
@@ -138,12 +169,15 @@ static UNWIND_APART const struct memo *holds(const struct unwind_thread *t, uint
 	const struct memo *m = area_at(t, place);
 	uint64_t head = m->head;
 
-	if (head >> 16 != regs->ip || m->sp != regs->sp ||
+	if (head >> 16 != regs->ip || t->base + m->sp != regs->sp ||
 	    (head & MEMO_NEEDS_BP && m->bp != regs->bp))
 		return NULL;
 	if (head & MEMO_PACKED) {
-		if (!links_equal(t->link, regs->sp + m->top, (const uint16_t *)m->word,
-				 head & MEMO_WORDS))
+		const uint16_t *link = (const uint16_t *)m->word;
+		uint64_t top = regs->sp + m->top;
+		if (!(m->more & MEMO_RELATIVE
+			      ? links_equal(t->link, top, link, head & MEMO_WORDS)
+			      : plain_links_equal(t->link, top, link, head & MEMO_WORDS)))
 			return NULL;
 	} else if (!words_equal(regs->sp, m->word, head & MEMO_WORDS)) {
 		return NULL;
@@ -198,8 +232,8 @@ static UNWIND_APART uint32_t capture_any(struct unwind_thread *t, const struct u
 			return unwind_walk(t, regs);
 		__builtin_prefetch(line_of(t, ref->id));
 		child = child_of(t, ref->id, fork_word(regs, ref->fork, 1));
-		if (!child && ref->fork == FORK_BP)
-			child = child_of(t, ref->id, BP_NONE);
+		if (!child)
+			child = child_of(t, ref->id, FORK_NONE);
 		if (!child || forks == FORKS_MAX)
 			return unwind_walk(t, regs);
 		ref = &child->ref;
@@ -211,41 +245,58 @@ static UNWIND_APART uint32_t capture_any(struct unwind_thread *t, const struct u
 	if (root->last == found)
 		expect_again(t, call, found);
 	root->last = found;
-	unwind_follows(t, found, 0);
+	unwind_follows(t, found, FOLLOWS_FOUND);
 	return m->node;
 }
 
-/*
- * Programs do again what they did: the stack that came after this one the last time is asked for first. Where that was wrong
- * the last two decide. What they say is a guess, which the whole stack has to bear out.
- */
-void unwind_follows(struct unwind_thread *t, uint32_t place, uint32_t right)
+/* Is it another one's turn, after @again times more of a stack that came @run times more the last time? If not now, not soon. */
+static UNWIND_INLINE int is_turn(uint32_t again, uint32_t run)
 {
-	uint32_t before = t->before, next = AREA_NONE;
+	return again - run <= 1;
+}
 
-	t->history = t->history << 1 | right;
+/*
+ * Programs do again what they did: the stack that came after this one the last time is asked for first. Where different ones
+ * came the last two decide. What they say is a guess, which the whole stack has to bear out. One that comes several times in
+ * a row is one here, see repeats().
+ */
+void unwind_follows(struct unwind_thread *t, uint32_t place, enum follows how)
+{
+	uint32_t before = t->before, next = AREA_NONE, turn = 0;
+
+	t->history = t->history << 1 | (how == FOLLOWS_EXPECTED);
 	if (before >= t->oldest && place != AREA_NONE) {
 		struct memo *m = area_at(t, before);
-		struct memo_after *after = after_of(t, t->before2, before);
-		uint32_t tag = after_tag(t->before2, before);
+		uint16_t run = (uint16_t)(t->again < UINT16_MAX ? t->again : UINT16_MAX);
+		if (m->run != run)
+			m->run = run;
 		if (m->next != place) {
-			if (t->history) {
-				after->tag = tag;
-				after->place = place;
-			}
+			if (m->next >= t->oldest)
+				m->more |= MEMO_MANY;
 			m->next = place;
-		} else if (t->history && after->tag == tag) {
-			after->place = place;
 		}
+		if (t->history && m->more & MEMO_MANY)
+			*after_of(t, t->before2, before) =
+				(struct memo_after){ after_tag(t->before2, before), place };
 	}
 	t->before2 = before;
 	t->before = place;
+	t->again = 0;
 	if (place != AREA_NONE) {
-		next = ((const struct memo *)area_at(t, place))->next;
+		struct memo *m = area_at(t, place);
+		next = m->next;
+		turn = is_turn(0, m->run);
+		if (how != FOLLOWS_WALKED && !(m->more & MEMO_FOUND)) {
+			m->more |= MEMO_FOUND;
+			t->found++;
+		}
 		if (t->history) {
-			const struct memo_after *after = after_of(t, before, place);
-			if (after->tag == after_tag(before, place) && after->place >= t->oldest)
-				next = after->place;
+			if (m->more & MEMO_MANY) {
+				const struct memo_after *after = after_of(t, before, place);
+				if (after->tag == after_tag(before, place) &&
+				    after->place >= t->oldest)
+					next = after->place;
+			}
 			if (next >= t->oldest) {
 				const uint8_t *at = area_at(t, next);
 				__builtin_prefetch(at);
@@ -253,7 +304,22 @@ void unwind_follows(struct unwind_thread *t, uint32_t place, uint32_t right)
 			}
 		}
 	}
-	t->expected = next;
+	if (next < t->oldest)
+		next = place;
+	t->expected = turn ? next : place;
+	t->other = turn ? place : next;
+}
+
+/* The last stack again. */
+static UNWIND_INLINE void repeats(struct unwind_thread *t, const struct memo *m)
+{
+	uint32_t again = t->again + 1, expected = t->expected, other = t->other;
+
+	t->again = again;
+	if (is_turn(again, m->run) != (expected != t->before)) {
+		t->expected = other;
+		t->other = expected;
+	}
 }
 
 UNWIND_HOT uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
@@ -262,19 +328,26 @@ UNWIND_HOT uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_
 		     ((__atomic_load_n(t->module_gen, __ATOMIC_RELAXED) ^ t->seen_gen) | t->busy)))
 		refresh(t);
 
-	const struct memo *m = holds(t, t->expected, regs);
+	uint32_t place = t->expected;
+	const struct memo *m = holds(t, place, regs);
+	if (!m && t->other != place) {
+		place = t->other;
+		m = holds(t, place, regs);
+	}
 	if (likely(m)) {
-		if (t->expected != t->before)
-			unwind_follows(t, t->expected, 1);
+		if (place == t->before)
+			repeats(t, m);
+		else if (likely(place < t->area_end))
+			unwind_follows(t, place, FOLLOWS_EXPECTED);
 		return m->node;
 	}
 	uint64_t call = call_of(regs->ip, regs->sp);
 	uint64_t *repeated = repeated_at(t, call);
 	if (*repeated >> 32 == (uint32_t)(call >> 12)) {
-		uint32_t place = (uint32_t)*repeated;
+		place = (uint32_t)*repeated;
 		m = holds(t, place, regs);
 		if (likely(m)) {
-			unwind_follows(t, place, 0);
+			unwind_follows(t, place, FOLLOWS_FOUND);
 			return m->node;
 		}
 		*repeated = AREA_NONE;
@@ -309,7 +382,8 @@ void unwind_forget(struct unwind_thread *t)
 		clear(t->rules, t->rule_count * sizeof(*t->rules));
 	t->oldest = t->area_end;
 	t->wide_end = t->area_end + t->area_units / WIDE_SHARE;
-	t->expected = t->before = t->before2 = AREA_NONE;
+	t->expected = t->other = t->before = t->before2 = AREA_NONE;
+	t->again = 0;
 	t->history = UINT32_MAX;
 	t->frame_count = 0;
 	t->outer_frames = 0;
@@ -359,6 +433,7 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 	t->doubt = t->careful = t->verify = t->keyed = 0;
 	t->checked_hi = UINT64_MAX;
 	t->base = stack_hi - (1ull << 32);
+	t->taken = t->found = t->sparse = 0;
 	t->stats = (struct unwind_stats){ 0 };
 	refresh(t);
 	return t;

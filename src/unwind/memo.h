@@ -29,15 +29,15 @@ static UNWIND_INLINE int root_is(const struct unwind_thread *t, const struct mem
 }
 
 /*
- * The word that tells which way to go on at a fork. Whatever the register holds where a stack does not hang on it: those have one
- * way in common.
+ * The word that tells which way to go on at a fork. Where a stack does not hang on it (a saved rbp that no frame further out
+ * needs, or the register itself) anything may stand there: those have one way in common, which is tried last.
  */
-#define BP_NONE 1u
+#define FORK_NONE 1u
 
 static UNWIND_INLINE uint64_t fork_word(const struct unwind_regs *regs, uint32_t fork, int needs_bp)
 {
 	if (fork == FORK_BP)
-		return needs_bp ? regs->bp : BP_NONE;
+		return needs_bp ? regs->bp : FORK_NONE;
 	return word_at(regs->sp + (fork - 1) * 8ull);
 }
 

@@ -2,13 +2,33 @@
 /* remember.c - the stack that was just walked is put where it will be found, and compared, without a walk. */
 #include "unwind/memo.h"
 
+/*
+ * Where more stacks come in turn than there is room for, each is gone when it comes again. Then the next time round only one in
+ * some goes in, so that most of what is there stays: a part of them is found, and the others cost no more than their walk.
+ */
+#define SPARSE_SHARE 8 /* one in so many */
+#define FOUND_SHARE 4  /* so few of those that went in were found */
+
+static void area_round(struct unwind_thread *t)
+{
+	t->lap = t->area_end = t->lap + t->area_units;
+	t->sparse = !t->sparse && t->found < t->taken / FOUND_SHARE;
+	t->taken = t->found = 0;
+}
+
+/* Is the stack that was just walked to stay? */
+static int is_taken(const struct unwind_thread *t)
+{
+	return !t->sparse || (uint32_t)t->stats.misses * 0x9e3779b9u < UINT32_MAX / SPARSE_SHARE;
+}
+
 /* Room for @bytes: where they begin. */
 static uint32_t area_take(struct unwind_thread *t, uint64_t bytes)
 {
 	uint32_t units = (uint32_t)((bytes + AREA_UNIT - 1) / AREA_UNIT);
 
 	if (t->area_end - t->lap + units > t->area_units)
-		t->lap = t->area_end = t->lap + t->area_units;
+		area_round(t);
 	uint32_t place = t->area_end;
 	t->area_end += units;
 	if (t->area_end - t->oldest > t->area_units)
@@ -74,18 +94,18 @@ static uint32_t link_place(struct unwind_thread *t, uint64_t link)
 }
 
 /*
- * Write the last stack's words [@from, @to) packed. Return 1, and in *@top what their steps count from; 0: they cannot be
- * kept so.
+ * Write the last stack's words [@from, @to) packed. Return 1, in *@top what their steps count from and in *@more
+ * what kinds there are; 0: they cannot be kept so.
  */
 static UNWIND_HOT int links_put(struct unwind_thread *t, uint64_t sp, uint32_t from, uint32_t to,
-				uint16_t *link, uint32_t *top)
+				uint16_t *link, uint32_t *top, uint16_t *more)
 {
 	uint64_t at = t->word_off[from ? from - 1 : 0];
 	uint64_t distance = at + t->base - sp;
 
 	if (distance > UINT32_MAX || distance % 8)
 		return 0;
-	*top = (uint32_t)distance;
+	uint64_t relatives = 0;
 	for (uint32_t i = from; i < to; i++) {
 		uint64_t step = at - t->word_off[i], value = t->word[i], relative, place;
 
@@ -96,6 +116,7 @@ static UNWIND_HOT int links_put(struct unwind_thread *t, uint64_t sp, uint32_t f
 		if (step & ~(uint64_t)LINK_STEP ||
 		    (uint64_t)((int64_t)(value << MEMO_OFF_BITS) >> MEMO_OFF_BITS) != value)
 			return 0;
+		relatives |= relative;
 		value = value << MEMO_OFF_BITS | step | relative;
 		if (!value)
 			return 0; /* looks like a free place */
@@ -104,6 +125,8 @@ static UNWIND_HOT int links_put(struct unwind_thread *t, uint64_t sp, uint32_t f
 			return 0;
 		*link++ = (uint16_t)place;
 	}
+	*top = (uint32_t)distance;
+	*more = relatives ? MEMO_RELATIVE : 0;
 	return 1;
 }
 
@@ -254,6 +277,22 @@ static void child_put(struct unwind_thread *t, uint32_t id, uint64_t word, struc
 	*oldest = (struct memo_child){ p.tag, ref };
 }
 
+/* What leads the stack that was just walked on at @fork. */
+static uint64_t way_of(const struct unwind_thread *t, const struct unwind_regs *regs, uint32_t fork,
+		       int needs_bp)
+{
+	uint32_t i = t->frame[t->frame_count - 1].words & FRAME_WORDS;
+	uint64_t off = regs->sp - t->base + (fork - 1) * 8ull;
+
+	if (fork != FORK_BP) {
+		while (i && t->word_off[i - 1] < off)
+			i--;
+		if (!i || t->word_off[i - 1] != off)
+			return FORK_NONE;
+	}
+	return fork_word(regs, fork, needs_bp);
+}
+
 /* The register's fork stands before all others, the others from the innermost word outwards. */
 static uint32_t fork_order(uint32_t fork)
 {
@@ -274,7 +313,7 @@ static void tree_add(struct unwind_thread *t, struct memo_root *root,
 		fork = way[n - 1]->fork;
 		if (n == FORKS_MAX || (fork != FORK_BP && fork > root->ref.reach))
 			return;
-		c = child_of(t, way[n - 1]->id, fork_word(regs, fork, needs_bp));
+		c = child_of(t, way[n - 1]->id, way_of(t, regs, fork, needs_bp));
 		if (!c)
 			break;
 		way[n] = &c->ref;
@@ -286,7 +325,7 @@ static void tree_add(struct unwind_thread *t, struct memo_root *root,
 	if (last->fork && (equal || fork_order(last->fork) <= fork_order(fork))) {
 		/* where it could not go on it has one way more */
 		uint32_t id = last->id;
-		uint64_t ours = fork_word(regs, last->fork, needs_bp);
+		uint64_t ours = way_of(t, regs, last->fork, needs_bp);
 		for (k = 0; k < n; k++)
 			way[k]->rep = at;
 		child_put(t, id, ours, leaf);
@@ -309,7 +348,7 @@ static void tree_add(struct unwind_thread *t, struct memo_root *root,
 	*way[k] = (struct memo_ref){ at, id, (uint16_t)fork, below.reach };
 	below.reach = 0;
 	child_put(t, id, word, below);
-	child_put(t, id, fork_word(regs, fork, needs_bp), leaf);
+	child_put(t, id, way_of(t, regs, fork, needs_bp), leaf);
 }
 
 /* The root of @regs, and whether it is a @fresh one: in either place the one whose stacks are all forgotten, or older. */
@@ -333,6 +372,7 @@ uint32_t unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs
 {
 	const struct last_frame *inner = &t->frame[t->frame_count - 1];
 	uint32_t words = inner->words & FRAME_WORDS, packed, at, top = 0, count;
+	uint16_t more = 0;
 	int needs_bp = !!(inner->words & FRAME_NEEDS_BP), fresh;
 
 	/* a stack that would push out many others is left to the join */
@@ -347,7 +387,7 @@ uint32_t unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs
 	if (packed) {
 		at = area_take(t, sizeof(struct memo) + count * sizeof(uint16_t));
 		m = area_at(t, at);
-		if (!links_put(t, regs->sp, outer, words, (uint16_t *)m->word, &top)) {
+		if (!links_put(t, regs->sp, outer, words, (uint16_t *)m->word, &top, &more)) {
 			area_return(t, at);
 			packed = 0;
 		}
@@ -362,13 +402,20 @@ uint32_t unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs
 		}
 	}
 	m->head = regs->ip << 16 | (needs_bp ? MEMO_NEEDS_BP : 0) | packed | count;
-	m->sp = regs->sp;
+	m->sp = (uint32_t)(regs->sp - t->base);
 	m->bp = regs->bp;
 	m->node = inner->node;
 	m->outer = outer ? t->outer : AREA_NONE;
 	m->next = AREA_NONE;
 	m->top = top;
+	m->run = 0;
+	m->more = more;
 
+	if (!is_taken(t)) {
+		area_return(t, at);
+		return at;
+	}
+	t->taken++;
 	struct memo_root *root = take_root(t, regs, &fresh);
 	uint64_t reach = (t->base + t->word_off[0] - regs->sp) / 8 + 1;
 	if (reach > FORK_MAX)

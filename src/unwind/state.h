@@ -150,17 +150,23 @@ struct memo_outer {
  */
 struct memo {
 	uint64_t head; /* ip << 16 | number of words | flags */
-	uint64_t sp;
 	uint64_t bp;
+	uint32_t sp; /* base + this, as of the thread */
 	uint32_t node;
 	uint32_t outer; /* AREA_NONE, or where its struct memo_outer is */
 	uint32_t next;  /* the stack that came after it last; AREA_NONE: not known */
 	uint32_t top;   /* packed: what the first step counts from, in bytes from sp */
+	uint16_t run;   /* how often it came in a row the last time, but for the last one */
+	uint16_t more;  /* flags */
 	uint64_t word[];
 };
 #define MEMO_WORDS 0x3fffu
 #define MEMO_PACKED 0x4000u
 #define MEMO_NEEDS_BP 0x8000u
+/* In @more: more than one stack has come after it; some of its links are relative; it has answered after others came. */
+#define MEMO_MANY 1u
+#define MEMO_RELATIVE 2u
+#define MEMO_FOUND 4u
 
 #define UNWIND_CALLED 16
 struct unwind_thread {
@@ -183,8 +189,11 @@ struct unwind_thread {
 	 * it turns out to be another one, the place has to earn this again.
 	 */
 	uint64_t *repeated;
-	/* The stack that ought to come next, the last two, and of the last 32 guesses which were right */
-	uint32_t expected, before, before2, history;
+	/*
+	 * What came after the last stack the last time, and the last one itself, in the order that is likelier; the last two, and
+	 * how often the last one came again; of the last 32 guesses which were right.
+	 */
+	uint32_t expected, other, before, before2, again, history;
 	struct memo_root *root;
 	struct memo_line *line;
 	struct memo_after *after;
@@ -200,6 +209,8 @@ struct unwind_thread {
 		wide_end; /* stacks that begin before this are not packed: those are compared faster */
 	uint32_t epoch;    /* number of forgettings */
 	uint32_t area_end; /* where the next one will begin */
+	/* of this time round the area: stacks that went in, those that were found there; is it one that takes few? */
+	uint32_t taken, found, sparse;
 	uint64_t
 		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
 	uint64_t stack_lo, stack_hi;
@@ -277,13 +288,14 @@ int unwind_deepen(struct unwind_thread *t);
 
 /**
  * unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost frames were there before.
- * Return its place; AREA_NONE: it could not be kept.
+ * Return its place, which is that of the next one, too, where it is not to stay; AREA_NONE: it could not be kept.
  */
 uint32_t unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs,
 			 uint32_t joined) UNWIND_HOT;
 
-/** unwind_follows() - the stack at @place, or one that is not remembered, came now; @right: as expected. What comes next? */
-void unwind_follows(struct unwind_thread *t, uint32_t place, uint32_t right) UNWIND_APART;
+/** unwind_follows() - the stack at @place, or one that is not remembered, came now. What comes next? */
+enum follows { FOLLOWS_WALKED, FOLLOWS_FOUND, FOLLOWS_EXPECTED };
+void unwind_follows(struct unwind_thread *t, uint32_t place, enum follows how) UNWIND_APART;
 
 /** unwind_forget_links() - begin the table of words anew; everything is forgotten. While t->busy only. */
 void unwind_forget_links(struct unwind_thread *t);

@@ -715,7 +715,9 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 		t->frame_count = 0;
 	if (t->frame_count && !(t->frame[t->frame_count - 1].words & FRAME_TAINTED))
 		place = unwind_remember(t, regs, joined);
-	unwind_follows(t, place, 0);
+	unwind_follows(t, place < t->area_end ? place : AREA_NONE, FOLLOWS_WALKED);
+	if (place >= t->area_end)
+		t->expected = t->other = place; /* there for those that come in a row */
 	__asm__ volatile("" ::: "memory");
 	t->busy = 0;
 	return node;

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks captured in the hook beside libunwind's cursor at the same instant (tests/oracle), in real programs."""
+"""
+Stacks captured in the hook beside libunwind's cursor, and beside a stepper that remembers nothing, at the same instant
+(tests/oracle), in real programs.
+"""
 import json
 import os
 import shutil
@@ -11,8 +14,11 @@ from netapi import free_port, wait_until
 
 BUILD = os.environ.get("BYTELEDGER_BUILD", os.path.join(os.path.dirname(__file__), "..", "..", "build"))
 ORACLE = os.path.join(BUILD, "tests", "oracle", "liboracle-heap.so")
+AGAIN = os.path.join(BUILD, "tests", "oracle", "libagain-heap.so")
 DRAIN = os.path.join(BUILD, "tests", "oracle", "drain")
 PYTHON = "import json, re, xml.dom.minidom\nfor i in range(3000):\n    json.loads(json.dumps({'a': list(range(50)), 'b': 'x' * 100}))\n"
+PERL = "sub f { my ($d, $t) = @_; $d ? f($d - 1, join ',', map { \"$_$d\" } split /,/, $t) + f($d - 2 > 0 ? $d - 2 : 0, $t) : length $t } " \
+       "for my $i (1 .. 90) { f(7, 'a,b,c'); my %h = map { $_ => \"$_\" } 1 .. $i; eval { die { a => 1 } } }"
 CPP = "#include <algorithm>\n#include <functional>\n#include <map>\n#include <regex>\n#include <string>\n" \
       "int main() { std::map<std::string, std::function<int(int)>> m; return std::regex_search(\"aabce\", std::regex(\"a+b*(c|d)e\")) + (int)m.size(); }\n"
 
@@ -73,6 +79,23 @@ def test_stacks_of_redis_equal_libunwinds(installed, tmp_path):
             child.kill()
         child.wait()
     judge(tmp_path, 5000)
+
+
+@pytest.mark.parametrize("argv", [["perl", "-e", PERL], ["python3", "-c", PYTHON.replace("3000", "300")], ["bench_pairs", "grammar:3000-random", "40", "60000"],
+                                  ["bench_pairs", "interp", "100", "60000"], ["bench_pairs", "grammar:30000", "100", "20000"]],
+                         ids=["perl", "python3", "random", "runs", "beyond-what-fits"])
+def test_remembered_stacks_equal_walked_ones(installed, prog, tmp_path, argv):
+    """Every third capture or so; 10^7 captures each of perl, python3, clang and guile: docs/history/heap.md C10."""
+    program = prog(argv[0]) if argv[0] == "bench_pairs" else installed(argv[0])
+    out = tmp_path / "again"
+    done = subprocess.run([DRAIN, AGAIN, program, *argv[1:]], env={**os.environ, "AGAIN_OUT": str(out), "PYTHONMALLOC": "malloc"},
+                          capture_output=True, timeout=280)
+    assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
+    text = out.read_text()
+    end = json.loads(text.splitlines()[-1])
+    print(end)
+    assert end["different"] == 0 and end["unknown"] == 0, text[:4000]
+    assert end["compared"] > 7000 and end["walked"] < end["captures"]
 
 
 @pytest.mark.parametrize("program", ["newdelete", "stacks_throw"])

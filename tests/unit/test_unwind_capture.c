@@ -337,9 +337,10 @@ static void paths_through_frames_of_different_sizes_are_all_remembered(void **st
 	repeat(5, all_sizes);
 	assert_int_equal(compared, 5 * 4096);
 	assert_int_equal(different, 0);
-	/* a fork that was pushed out takes those below it along; without the tree each one is walked */
-	assert_true(misses_of[2] < 4096 / 2);
-	assert_true(misses_of[4] < 4096 / 2);
+	/* some hang below a word that was none of theirs, once; without the tree each one is walked */
+	assert_true(misses_of[2] < 4096 / 8);
+	assert_true(misses_of[3] < 4096 / 64);
+	assert_true(misses_of[4] < 4096 / 64);
 }
 
 /* What stands behind a frame of 1 MiB, and of another one, has distances of its own. */
