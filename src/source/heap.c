@@ -62,17 +62,19 @@ static const char *layout_trouble(const struct wire_heap_header *h, uint64_t fil
 
 static int init_rings(struct source_heap *heap, struct err *err)
 {
-	const struct wire_heap_header *h = &heap->layout;
-	struct wire_heap_slot *slots = (struct wire_heap_slot *)(heap->base + h->slots_off);
-	heap->rings = calloc(h->slot_count, sizeof(*heap->rings));
-	heap->active = calloc(h->slot_count, sizeof(*heap->active));
+	const struct wire_heap_header *h = &heap->tables.layout;
+	struct wire_heap_slot *slots = (struct wire_heap_slot *)(heap->tables.base + h->slots_off);
+	heap->merge.raw = heap->tables.raw;
+	heap->merge.books = &heap->books;
+	heap->merge.free_by_realloc = heap_free_by_realloc;
+	heap->merge.ctx = heap;
+	if (heap_merge_init(&heap->merge, h->slot_count, err) < 0)
+		return err->code;
 	heap->batch = malloc(HEAP_BATCH * sizeof(*heap->batch));
-	heap->recent = calloc(HEAP_RECENT, sizeof(*heap->recent));
-	heap->debts = calloc(HEAP_DEBTS, sizeof(*heap->debts));
-	if (!heap->rings || !heap->active || !heap->batch || !heap->recent || !heap->debts)
+	if (!heap->batch)
 		return err_set(err, -ENOMEM, "cannot allocate the recorder's tables");
 	for (uint32_t i = 0; i < h->slot_count; i++) {
-		struct heap_ring *ring = &heap->rings[i];
+		struct heap_ring *ring = &heap->merge.rings[i];
 		uint32_t bytes = slots[i].ring_bytes;
 		uint64_t off = slots[i].ring_off;
 		if (bytes < PAGE || (bytes & (bytes - 1)) != 0 || off % PAGE != 0 ||
@@ -81,7 +83,7 @@ static int init_rings(struct source_heap *heap, struct err *err)
 				       "cannot use the shared file: ring %u lies outside", i);
 		ring->slot = &slots[i];
 		ring->mask = bytes - 1;
-		ring->base = heap->raw ? NULL : heap->base + off;
+		ring->base = heap->tables.raw ? NULL : heap->tables.base + off;
 		ring->raw_off = off;
 		ring->thread = HEAP_NO_THREAD;
 	}
@@ -93,14 +95,15 @@ static int init_common(struct source_heap *heap, struct err *err)
 	uint64_t seed;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = heap_cycles() * 0x9e3779b97f4a7c15ULL;
-	int rc = live_init(&heap->live, seed, err);
+	int rc = heap_books_init(&heap->books, seed, err);
 	if (rc == 0)
 		rc = init_rings(heap, err);
 	if (rc == 0)
-		rc = heap_defs_init(heap, err);
-	heap_clock_init(&heap->clock, heap->layout.start_cycles, heap->layout.start_ns);
+		rc = heap_names_init(&heap->names, &heap->tables, &heap->out, err);
+	heap_clock_init(&heap->clock, heap->tables.layout.start_cycles,
+			heap->tables.layout.start_ns);
 	heap->told_mask = UINT64_MAX;
-	if (!heap->raw && !heap->layout.stamp_every_event) {
+	if (!heap->tables.raw && !heap->tables.layout.stamp_every_event) {
 		heap->told_mask = ~(uint64_t)(HEAP_TOLD_STEP_NS - 1);
 		heap->told_keep_ns = HEAP_TOLD_NS;
 	}
@@ -112,9 +115,9 @@ static int map_shared(struct source_heap *heap, uint64_t bytes, struct err *err)
 	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, heap->fd, 0);
 	if (base == MAP_FAILED)
 		return err_set(err, -errno, "cannot map the shared file");
-	heap->base = base;
-	heap->base_bytes = bytes;
-	heap->header = base;
+	heap->tables.base = base;
+	heap->tables.base_bytes = bytes;
+	heap->tables.header = base;
 	return 0;
 }
 
@@ -153,9 +156,9 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	h.start_ns = clock_ns(CLOCK_MONOTONIC);
 	h.heartbeat_ns = h.start_ns;
 	h.recorder_pid = (uint32_t)getpid();
-	*heap->header = h;
-	wire_heap_layout_slots(heap->base);
-	heap->layout = h;
+	*heap->tables.header = h;
+	wire_heap_layout_slots(heap->tables.base);
+	heap->tables.layout = h;
 	return init_common(heap, err);
 }
 
@@ -181,22 +184,23 @@ static int adopt(struct source_heap *heap, struct err *err)
 			       heap->fd);
 	if (fstat(heap->fd, &st) < 0)
 		return err_set(err, -errno, "cannot look at the shared file");
-	if (st.st_size < (off_t)sizeof(heap->layout))
+	if (st.st_size < (off_t)sizeof(heap->tables.layout))
 		return err_set(err, -EBADMSG, "cannot use the shared file: too short");
 	int rc = map_shared(heap, (uint64_t)st.st_size, err);
 	if (rc < 0)
 		return rc;
-	heap->layout =
-		*heap->header; /* one copy; whatever the target does to its own is its affair */
+	heap->tables.layout =
+		*heap->tables
+			 .header; /* one copy; whatever the target does to its own is its affair */
 	const char *trouble =
-		layout_trouble(&heap->layout, (uint64_t)st.st_size, (uint64_t)st.st_size);
+		layout_trouble(&heap->tables.layout, (uint64_t)st.st_size, (uint64_t)st.st_size);
 	if (trouble)
 		return err_set(err, -EBADMSG, "cannot use the shared file: %s", trouble);
 	rc = init_common(heap, err);
 	if (rc < 0)
 		return rc;
 	source_heap_beat(heap);
-	__atomic_store_n(&heap->header->recorder_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+	__atomic_store_n(&heap->tables.header->recorder_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -216,7 +220,8 @@ struct source_heap *source_heap_adopt(int fd, struct err *err)
 
 int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err)
 {
-	const char *trouble = layout_trouble(&heap->layout, file_bytes, heap->base_bytes);
+	const char *trouble =
+		layout_trouble(&heap->tables.layout, file_bytes, heap->tables.base_bytes);
 	if (trouble)
 		return err_set(err, -EBADMSG, "%s", trouble);
 	return init_common(heap, err);
@@ -226,24 +231,21 @@ void source_heap_free(struct source_heap *heap)
 {
 	if (!heap)
 		return;
-	if (heap->raw) {
-		for (uint32_t i = 0; heap->rings && i < heap->layout.slot_count; i++)
-			free((char *)heap->rings[i].base);
-		free(heap->base);
-	} else if (heap->base) {
-		munmap(heap->base, heap->base_bytes);
+	if (heap->tables.raw) {
+		for (uint32_t i = 0; heap->merge.rings && i < heap->tables.layout.slot_count; i++)
+			free((char *)heap->merge.rings[i].base);
+		free(heap->tables.base);
+	} else if (heap->tables.base) {
+		munmap(heap->tables.base, heap->tables.base_bytes);
 	}
 	if (heap->fd >= 0)
 		close(heap->fd);
-	heap_defs_fini(heap);
-	huge_free(heap->copies, (size_t)heap->copy_cap * sizeof(*heap->copies));
+	heap_names_fini(&heap->names);
+	huge_free(heap->names.copies, (size_t)heap->names.copy_cap * sizeof(*heap->names.copies));
 	heap_fork_fini(heap);
-	live_fini(&heap->live);
-	free(heap->rings);
-	free(heap->active);
+	heap_books_fini(&heap->books);
+	heap_merge_fini(&heap->merge);
 	free(heap->batch);
-	free(heap->recent);
-	free(heap->debts);
 	free(heap);
 }
 
@@ -262,7 +264,7 @@ int source_heap_fd(const struct source_heap *heap)
 
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state)
 {
-	const struct wire_heap_header *h = heap->header;
+	const struct wire_heap_header *h = heap->tables.header;
 	uint32_t exec_called = __atomic_load_n(&h->exec_called, __ATOMIC_ACQUIRE);
 	*state = (struct source_heap_state){
 		.target_pid = __atomic_load_n(&h->target_pid, __ATOMIC_RELAXED),
@@ -277,7 +279,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		.modules_nameless = __atomic_load_n(&h->modules_nameless, __ATOMIC_RELAXED),
 		.stamp_every_event = h->stamp_every_event != 0,
 		.start_realtime_ns = h->start_realtime_ns,
-		.sample_bytes = heap->layout.sample_bytes,
+		.sample_bytes = heap->tables.layout.sample_bytes,
 	};
 	for (unsigned i = 0; i < ARRAY_LEN(h->own_ranges); i++) {
 		uint64_t lo = h->own_ranges[i][0], hi = h->own_ranges[i][1];
@@ -293,7 +295,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 int source_heap_exe(const struct source_heap *heap, char *path, size_t size)
 {
 	char copy[WIRE_EXE_BYTES];
-	memcpy(copy, heap->header->exe, sizeof(copy));
+	memcpy(copy, heap->tables.header->exe, sizeof(copy));
 	size_t len = strnlen(copy, sizeof(copy));
 	path[0] = '\0';
 	if (len == 0 || len == sizeof(copy) || len >= size)
@@ -304,12 +306,13 @@ int source_heap_exe(const struct source_heap *heap, char *path, size_t size)
 
 char *source_heap_cmdline(const struct source_heap *heap, size_t *bytes)
 {
-	uint32_t off = heap->header->cmdline_off, len = heap->header->cmdline_bytes, end;
+	uint32_t off = heap->tables.header->cmdline_off, len = heap->tables.header->cmdline_bytes,
+		 end;
 	char *text = NULL;
 	*bytes = 0;
 	if (len && len <= WIRE_CMDLINE_BYTES && !__builtin_add_overflow(off, len, &end) &&
-	    end <= heap->layout.string_bytes && (text = malloc(len))) {
-		memcpy(text, heap->base + heap->layout.strings_off + off, len);
+	    end <= heap->tables.layout.string_bytes && (text = malloc(len))) {
+		memcpy(text, heap->tables.base + heap->tables.layout.strings_off + off, len);
 		text[len - 1] = '\0';
 		*bytes = len;
 	}
@@ -318,53 +321,57 @@ char *source_heap_cmdline(const struct source_heap *heap, size_t *bytes)
 
 const char *source_heap_filter(const struct source_heap *heap)
 {
-	return heap->layout.filter;
+	return heap->tables.layout.filter;
 }
 
 void source_heap_detach(struct source_heap *heap)
 {
-	if (heap->raw)
+	if (heap->tables.raw)
 		return;
-	__atomic_store_n(&heap->header->detach, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&heap->tables.header->detach, 1, __ATOMIC_RELEASE);
 	/* hooks look at it when the tick has changed, and there may be no further beat */
-	__atomic_fetch_add(&heap->header->tick, 1, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&heap->tables.header->tick, 1, __ATOMIC_RELEASE);
 }
 
 void source_heap_set_pid(struct source_heap *heap, pid_t pid)
 {
-	heap->pid = pid;
+	heap->names.pid = pid;
 }
 
 uint64_t source_heap_now_ns(const struct source_heap *heap)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	return now > heap->layout.start_ns ? now - heap->layout.start_ns : 0;
+	return now > heap->tables.layout.start_ns ? now - heap->tables.layout.start_ns : 0;
 }
 
 uint64_t source_heap_start_ns(const struct source_heap *heap)
 {
-	return heap->layout.start_ns;
+	return heap->tables.layout.start_ns;
 }
 
 uint64_t source_heap_raw_length_ns(const struct source_heap *heap)
 {
-	const struct wire_heap_header *h = &heap->layout;
+	const struct wire_heap_header *h = &heap->tables.layout;
 	uint64_t to_exit = h->end_ns > h->start_ns ? h->end_ns - h->start_ns : 0;
 	return heap->last_ns > to_exit ? heap->last_ns : to_exit;
 }
 
 uint64_t source_heap_raw_bound_ns(const struct source_heap *heap)
 {
-	return heap_clock_ns(&heap->clock, heap->layout.start_cycles + WIRE_RAW_STAMP_CYCLES);
+	return heap_clock_ns(&heap->clock,
+			     heap->tables.layout.start_cycles + WIRE_RAW_STAMP_CYCLES);
 }
 
 void source_heap_stats(const struct source_heap *heap, struct source_heap_stats *stats)
 {
 	*stats = heap->stats;
-	stats->stacks = heap->stack_count;
-	stats->live_blocks = heap->live.count;
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
-		const struct wire_heap_slot *slot = heap->rings[i].slot;
+	stats->stacks = heap->names.stack_count;
+	stats->modules = heap->names.modules_told;
+	stats->threads = heap->names.threads_told;
+	stats->live_bytes = heap->books.live_bytes;
+	stats->live_blocks = heap->books.live.count;
+	for (uint32_t i = 0; i < heap->tables.layout.slot_count; i++) {
+		const struct wire_heap_slot *slot = heap->merge.rings[i].slot;
 		stats->producer_waits += __atomic_load_n(&slot->waits, __ATOMIC_RELAXED);
 		stats->producer_wait_ns += __atomic_load_n(&slot->wait_ns, __ATOMIC_RELAXED);
 	}
@@ -378,7 +385,7 @@ void heap_settle(struct source_heap *heap, uint64_t until_ns)
 	uint32_t from = heap->stretch_from;
 	heap->stretch_from = heap->batched;
 	/* files without a recorder have no ticks, and a stamp on each event is its time */
-	if (!ring || heap->raw || heap->layout.stamp_every_event)
+	if (!ring || heap->tables.raw || heap->tables.layout.stamp_every_event)
 		return;
 	/* the record behind a stamp was written with it */
 	if (ring->exact && from < heap->batched) {
@@ -422,9 +429,9 @@ int heap_flush(struct source_heap *heap)
 	if (!count)
 		return 0;
 	heap->stats.events += count;
-	int rc = heap->sink->put(heap->sink, heap->batch, count, heap->err);
+	int rc = heap->out.sink->put(heap->out.sink, heap->batch, count, heap->out.err);
 	/* a long reading is not to leave the program without room for stacks */
-	return rc < 0 ? rc : heap_take_nodes(heap);
+	return rc < 0 ? rc : heap_take_nodes(&heap->names);
 }
 
 /* ---- losses ------------------------------------------------------------------------------------------------------ */
@@ -449,12 +456,12 @@ static int report_counts(struct source_heap *heap, const struct heap_ring *ring,
 		known[reason] = at;
 		if (reason != WIRE_LOST_EARLY &&
 		    frees) { /* those can be of no block that is known */
-			heap->lost_frees_left += frees;
-			heap->risk_order = heap->live.order;
+			heap->books.lost_frees_left += frees;
+			heap->books.risk_order = heap->books.live.order;
 		}
 		struct event *ev = heap_next_event(heap, ring);
 		if (!ev)
-			return heap->err && heap->err->code ? heap->err->code : -EIO;
+			return heap->out.err && heap->out.err->code ? heap->out.err->code : -EIO;
 		ev->kind = EVENT_LOST;
 		ev->value = reason;
 		ev->addr = allocations;
@@ -471,11 +478,11 @@ int heap_place_lost(struct source_heap *heap, struct heap_ring *ring)
 {
 	struct event *ev = heap_next_event(heap, ring);
 	if (!ev)
-		return heap->err && heap->err->code ? heap->err->code : -EIO;
+		return heap->out.err && heap->out.err->code ? heap->out.err->code : -EIO;
 	ev->kind = EVENT_LOST;
 	ev->value = LOSS_RING_FULL;
 	ev->block.v = 0;
-	heap->risk_order = heap->live.order;
+	heap->books.risk_order = heap->books.live.order;
 	return 0;
 }
 
@@ -483,8 +490,8 @@ int heap_place_lost(struct source_heap *heap, struct heap_ring *ring)
 static int place_last(struct source_heap *heap)
 {
 	int open = 0;
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
-		const struct heap_ring *ring = &heap->rings[i];
+	for (uint32_t i = 0; i < heap->tables.layout.slot_count; i++) {
+		const struct heap_ring *ring = &heap->merge.rings[i];
 		uint64_t frees =
 			ring->lost[WIRE_LOST_RING_FULL].frees + ring->lost[WIRE_LOST_SECCOMP].frees;
 		open |= frees != ring->placed_frees;
@@ -499,12 +506,13 @@ int heap_report_lost(struct source_heap *heap, struct heap_ring *ring)
 	int closed = heap_report_closed(heap);
 	if (closed < 0)
 		return closed;
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
-		int rc = report_counts(heap, NULL, heap->rings[i].slot->lost, heap->rings[i].lost);
+	for (uint32_t i = 0; i < heap->tables.layout.slot_count; i++) {
+		int rc = report_counts(heap, NULL, heap->merge.rings[i].slot->lost,
+				       heap->merge.rings[i].lost);
 		if (rc < 0)
 			return rc;
 	}
-	return report_counts(heap, NULL, heap->header->lost, heap->lost);
+	return report_counts(heap, NULL, heap->tables.header->lost, heap->lost);
 }
 
 /* ---- draining ---------------------------------------------------------------------------------------------------- */
@@ -512,29 +520,29 @@ int heap_report_lost(struct source_heap *heap, struct heap_ring *ring)
 ssize_t source_heap_drain(struct source_heap *heap, struct sink *sink, struct err *err)
 {
 	struct err local;
-	heap->sink = sink;
-	heap->err = err ? err : &local;
-	err_init(heap->err);
-	return heap_merge(heap, false);
+	heap->out.sink = sink;
+	heap->out.err = err ? err : &local;
+	err_init(heap->out.err);
+	return heap_merge_rings(heap, false);
 }
 
 int source_heap_housekeep(struct source_heap *heap, struct sink *sink, int all, struct err *err)
 {
 	struct err local;
-	heap->sink = sink;
-	heap->err = err ? err : &local;
-	err_init(heap->err);
+	heap->out.sink = sink;
+	heap->out.err = err ? err : &local;
+	err_init(heap->out.err);
 	int rc = heap_report_lost(heap, NULL);
 	if (rc == 0)
-		rc = heap_rename_threads(heap, source_heap_now_ns(heap), all != 0);
+		rc = heap_rename_threads(&heap->names, source_heap_now_ns(heap), all != 0);
 	return rc < 0 ? rc : heap_flush(heap);
 }
 
 int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_bytes,
 		    uint64_t virtual_bytes, uint64_t peak_bytes, struct err *err)
 {
-	heap->sink = sink;
-	heap->err = err;
+	heap->out.sink = sink;
+	heap->out.err = err;
 	/* not now: what was written since the rings were read last would come out later than it was */
 	if (heap->limit_ns > heap->last_ns)
 		heap->last_ns = heap->limit_ns;
@@ -551,20 +559,20 @@ int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_by
 int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, struct err *err)
 {
 	struct err local;
-	heap->sink = sink;
-	heap->err = err ? err : &local;
-	err_init(heap->err);
-	if (detach && !heap->raw) {
+	heap->out.sink = sink;
+	heap->out.err = err ? err : &local;
+	err_init(heap->out.err);
+	if (detach && !heap->tables.raw) {
 		/* hooks that are under way finish their record; later ones see the mark */
 		const struct timespec grace = { .tv_nsec = 2000000 };
 		source_heap_detach(heap);
 		nanosleep(&grace, NULL);
 	}
-	ssize_t got = heap_merge(heap, true);
+	ssize_t got = heap_merge_rings(heap, true);
 	int rc = got < 0 ? (int)got : heap_report_lost(heap, NULL);
 	/* some tell the names of their code when they end */
-	if (rc == 0 && heap_name_rest(heap) == HEAP_RUN_FAILED)
-		rc = heap->err->code ? heap->err->code : -EIO;
+	if (rc == 0 && heap_name_rest(&heap->names) == HEAP_RUN_FAILED)
+		rc = heap->out.err->code ? heap->out.err->code : -EIO;
 	if (rc == 0)
 		rc = place_last(heap);
 	return rc < 0 ? rc : heap_flush(heap);
@@ -572,12 +580,12 @@ int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, 
 
 void source_heap_look_last(struct source_heap *heap)
 {
-	if (heap->header)
-		__atomic_store_n(&heap->header->look_last, 1, __ATOMIC_RELEASE);
+	if (heap->tables.header)
+		__atomic_store_n(&heap->tables.header->look_last, 1, __ATOMIC_RELEASE);
 }
 
 void source_heap_looked(struct source_heap *heap)
 {
-	if (heap->header)
-		__atomic_store_n(&heap->header->looked_last, 1, __ATOMIC_RELEASE);
+	if (heap->tables.header)
+		__atomic_store_n(&heap->tables.header->looked_last, 1, __ATOMIC_RELEASE);
 }

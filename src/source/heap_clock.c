@@ -3,10 +3,11 @@
  * heap_clock.c - cycle counts to nanoseconds. Between two moments at which both clocks were read time is interpolated, so
  * the mapping is continuous and monotone whatever the counter's rate does; nothing has to be known about the processor.
  */
+#include "source/heap_clock.h"
+
 #include <time.h>
 
 #include "base/clock.h"
-#include "source/heap_internal.h"
 
 #define SAMPLE_EVERY_NS 500000
 #define SAMPLE_TRIES 4

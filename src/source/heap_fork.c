@@ -42,9 +42,9 @@ void source_heap_on_fork(struct source_heap *heap, int (*fork)(void *ctx, uint64
 
 void source_heap_fork(const struct source_heap *heap, struct source_heap_fork *fork)
 {
-	fork->from = heap->layout.forked_from;
-	fork->number = heap->layout.fork_number;
-	fork->recorder = heap->layout.fork_recorder;
+	fork->from = heap->tables.layout.forked_from;
+	fork->number = heap->tables.layout.fork_number;
+	fork->recorder = heap->tables.layout.fork_recorder;
 }
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
@@ -83,10 +83,10 @@ static int define_inherited(const struct heap_inherited *in, struct sink *sink, 
 /* Which node a stack that is not inherited was made from. */
 static uint32_t *nodes_of_stacks(const struct source_heap *heap)
 {
-	uint32_t *node_of = calloc((size_t)heap->stack_count + 1, sizeof(*node_of));
-	for (uint32_t node = 0; node_of && node < heap->node_cap; node++)
-		if (heap->node_stack[node])
-			node_of[heap->node_stack[node]] = node;
+	uint32_t *node_of = calloc((size_t)heap->names.stack_count + 1, sizeof(*node_of));
+	for (uint32_t node = 0; node_of && node < heap->names.node_cap; node++)
+		if (heap->names.node_stack[node])
+			node_of[heap->names.node_stack[node]] = node;
 	return node_of;
 }
 
@@ -97,22 +97,22 @@ static uint32_t *nodes_of_stacks(const struct source_heap *heap)
 static int hand_some(struct source_heap *told, const uint32_t *node_of, uint32_t inherited,
 		     uint64_t after, uint64_t to, int renewed, struct event *sum)
 {
-	for (uint32_t i = 0; i < told->live.numbers; i++) {
-		struct live_block *block = (struct live_block *)live_at(&told->live, i);
+	for (uint32_t i = 0; i < told->books.live.numbers; i++) {
+		struct live_block *block = (struct live_block *)live_at(&told->books.live, i);
 		if (!block || block->order <= after || block->order > to)
 			continue;
 		uint32_t stack = block->stack;
-		enum heap_run run = stack > inherited
-					    ? heap_define_stack(told, node_of[stack], &stack)
-					    : HEAP_RUN_EMPTY;
+		enum heap_run run =
+			stack > inherited ? heap_define_stack(&told->names, node_of[stack], &stack)
+					  : HEAP_RUN_EMPTY;
 		/* the target may have written over it since: then the block has a stack without a number */
 		if (run == HEAP_RUN_BAD)
-			run = heap_define_stack(told, WIRE_STOP_NODES_FULL, &stack);
+			run = heap_define_stack(&told->names, WIRE_STOP_NODES_FULL, &stack);
 		if (run != HEAP_RUN_EMPTY)
-			return told->err->code ? told->err->code : -EBADMSG;
+			return told->out.err->code ? told->out.err->code : -EBADMSG;
 		struct event *ev = heap_next_event(told, NULL);
 		if (!ev)
-			return told->err->code ? told->err->code : -EIO;
+			return told->out.err->code ? told->out.err->code : -EIO;
 		ev->kind = EVENT_ALLOC;
 		ev->addr = block->addr;
 		ev->bytes = block->bytes;
@@ -132,11 +132,11 @@ static int hand_some(struct source_heap *told, const uint32_t *node_of, uint32_t
 static int hand_blocks(struct source_heap *told, const uint32_t *node_of, uint32_t inherited,
 		       int renewed, struct event *sum)
 {
-	uint64_t risk = told->risk_order;
+	uint64_t risk = told->books.risk_order;
 	int rc = hand_some(told, node_of, inherited, 0, risk, renewed, sum);
 	if (rc == 0 && risk) {
 		rc = heap_place_lost(told, NULL);
-		told->risk_order = risk;
+		told->books.risk_order = risk;
 	}
 	return rc < 0 ? rc : hand_some(told, node_of, inherited, risk, UINT64_MAX, renewed, sum);
 }
@@ -146,20 +146,21 @@ int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err
 	const struct heap_inherited *in = heap->inherited;
 	/* the same tables read, other numbers given out */
 	struct source_heap told = *heap;
-	told.sink = sink;
-	told.err = err;
-	told.path = NULL;
-	told.path_cap = told.batched = 0;
+	told.out.sink = sink;
+	told.out.err = err;
+	told.names.path = NULL;
+	told.names.path_cap = told.batched = 0;
 	told.last_ns = 0; /* a snapshot has no time */
 	told.stretch = NULL;
-	told.borrowed = true;
-	told.module_count = told.module_last = told.thread_count = 0;
-	told.stack_count = in ? in->stack_count : 0;
-	told.frame_count = in ? in->frame_count : 0;
-	told.stats = (struct source_heap_stats){ .modules = in ? in->module_count : 0 };
+	told.names.borrowed = true;
+	told.names.module_count = told.names.module_last = told.names.thread_count = 0;
+	told.names.stack_count = in ? in->stack_count : 0;
+	told.names.frame_count = in ? in->frame_count : 0;
+	told.stats = (struct source_heap_stats){ 0 };
+	told.names.modules_told = in ? in->module_count : 0;
 	uint32_t *node_of = nodes_of_stacks(heap);
 	told.batch = malloc(HEAP_BATCH * sizeof(*told.batch));
-	int rc = heap_defs_init(&told, err);
+	int rc = heap_names_init(&told.names, &told.tables, &told.out, err);
 	if (rc == 0 && (!node_of || !told.batch))
 		rc = err_set(err, -ENOMEM, "cannot allocate a snapshot");
 	const struct def thread = { .kind = DEF_THREAD, .thread = { .tid = 0 } };
@@ -172,11 +173,11 @@ int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err
 		rc = hand_blocks(&told, node_of, in ? in->stack_count : 0, 0, &sum);
 	if (rc == 0)
 		rc = heap_flush(&told);
-	if (rc == 0 && heap->layout.forked_from && (!in || in->partly)) {
+	if (rc == 0 && heap->tables.layout.forked_from && (!in || in->partly)) {
 		const struct event unknown = { .kind = EVENT_FORKED };
 		rc = sink->put(sink, &unknown, 1, err);
 	}
-	heap_defs_fini(&told);
+	heap_names_fini(&told.names);
 	free(told.batch);
 	free(node_of);
 	return rc;
@@ -188,21 +189,21 @@ int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *e
 	uint32_t *node_of = nodes_of_stacks(heap), inherited = in ? in->stack_count : 0;
 	if (!node_of)
 		return err_set(err, -ENOMEM, "cannot begin another file");
-	heap->sink = sink;
-	heap->err = err;
-	int rc = heap_defs_restart(heap);
+	heap->out.sink = sink;
+	heap->out.err = err;
+	int rc = heap_names_restart(&heap->names);
 	if (rc == 0 && in)
 		rc = define_inherited(in, sink, err);
 	if (in) {
-		heap->stats.modules = in->module_count;
-		heap->frame_count = in->frame_count;
-		heap->stack_count = in->stack_count;
+		heap->names.modules_told = in->module_count;
+		heap->names.frame_count = in->frame_count;
+		heap->names.stack_count = in->stack_count;
 	}
 	/* who released them is asked for only with FREE_STACKS; those that are under way are not told */
-	for (uint32_t i = 0; i < heap->debt_count; i++)
-		heap->debts[i].aux_stack = 0;
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++)
-		heap->rings[i].realloc_aux = 0;
+	for (uint32_t i = 0; i < heap->books.debt_count; i++)
+		heap->books.debts[i].aux_stack = 0;
+	for (uint32_t i = 0; i < heap->tables.layout.slot_count; i++)
+		heap->merge.rings[i].realloc_aux = 0;
 	struct event sum = { 0 };
 	if (rc == 0)
 		rc = hand_blocks(heap, node_of, inherited, 1, &sum);
@@ -211,7 +212,7 @@ int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *e
 	if (!ev)
 		return rc < 0 ? rc : -EIO;
 	ev->kind = EVENT_FORKED;
-	ev->value = (uint64_t)heap->pid;
+	ev->value = (uint64_t)heap->names.pid;
 	ev->addr = sum.addr;
 	ev->bytes = sum.bytes;
 	ev->block.v = 1;
@@ -253,7 +254,7 @@ static int take_module(struct heap_inherited *in, const struct def *def, struct 
 	if (def->module.path && !(to->path = strdup(def->module.path)))
 		return no_room(err);
 	in->module_count++;
-	in->heap->stats.modules = in->module_count;
+	in->heap->names.modules_told = in->module_count;
 	return 0;
 }
 
@@ -275,7 +276,7 @@ static int inherit_define(struct sink *sink, const struct def *def, struct err *
 			break;
 		in->frames[in->frame_count++] =
 			(struct inherited_frame){ def->frame.offset, def->frame.module.v };
-		in->heap->frame_count = in->frame_count;
+		in->heap->names.frame_count = in->frame_count;
 		break;
 	case DEF_STACK:
 		known = def->id == in->stack_count + 1 && def->stack.parent.v < def->id &&
@@ -288,7 +289,7 @@ static int inherit_define(struct sink *sink, const struct def *def, struct err *
 		in->stacks[in->stack_count++] =
 			(struct inherited_stack){ def->stack.parent.v, def->stack.frame.v,
 						  def->stack.stop };
-		in->heap->stack_count = in->stack_count;
+		in->heap->names.stack_count = in->stack_count;
 		break;
 	default: /* threads and the process are the parent's */
 		return 0;
@@ -302,8 +303,8 @@ static int inherit_put(struct sink *sink, const struct event *events, size_t cou
 {
 	struct heap_inherited *in = (struct heap_inherited *)sink;
 	struct source_heap *heap = in->heap;
-	heap->sink = in->to;
-	heap->err = err;
+	heap->out.sink = in->to;
+	heap->out.err = err;
 	for (size_t i = 0; i < count; i++) {
 		uint32_t block;
 		in->partly |= events[i].kind == EVENT_FORKED;
@@ -313,8 +314,8 @@ static int inherit_put(struct sink *sink, const struct event *events, size_t cou
 		if (events[i].kind != EVENT_ALLOC || events[i].stack.v > in->stack_count ||
 		    events[i].addr >> 56)
 			continue;
-		enum live_result result = live_add(&heap->live, events[i].addr, events[i].bytes,
-						   events[i].stack.v, &block);
+		enum live_result result = live_add(&heap->books.live, events[i].addr,
+						   events[i].bytes, events[i].stack.v, &block);
 		if (result == LIVE_EXISTS)
 			continue;
 		if (result == LIVE_NOMEM)
@@ -328,7 +329,7 @@ static int inherit_put(struct sink *sink, const struct event *events, size_t cou
 		ev->bytes = events[i].bytes;
 		ev->stack = events[i].stack;
 		ev->block.v = block;
-		heap->stats.live_bytes += events[i].bytes;
+		heap->books.live_bytes += events[i].bytes;
 		in->blocks++;
 		in->bytes += events[i].bytes;
 	}
@@ -347,10 +348,11 @@ struct sink *source_heap_inherit(struct source_heap *heap, struct sink *sink, st
 				       .heap = heap,
 				       .to = sink };
 	heap->inherited = in;
-	heap->sink = sink;
-	heap->err = err;
+	heap->out.sink = sink;
+	heap->out.err = err;
 	/* the child's only thread goes on where the one that forked stopped */
-	if (heap_thread_of(heap, heap->header->target_pid, 0, &thread) != HEAP_RUN_EMPTY) {
+	if (heap_thread_of(&heap->names, heap->tables.header->target_pid, 0, &thread) !=
+	    HEAP_RUN_EMPTY) {
 		if (!err->code)
 			err_set(err, -EBADMSG, "the shared file names no process");
 		return NULL;
@@ -361,13 +363,13 @@ struct sink *source_heap_inherit(struct source_heap *heap, struct sink *sink, st
 int source_heap_inherited(struct source_heap *heap, struct sink *sink, int known, struct err *err)
 {
 	const struct heap_inherited *in = heap->inherited;
-	heap->sink = sink;
-	heap->err = err;
+	heap->out.sink = sink;
+	heap->out.err = err;
 	struct event *ev = heap_next_event(heap, NULL);
 	if (!ev)
 		return err->code ? err->code : -EIO;
 	ev->kind = EVENT_FORKED;
-	ev->value = heap->layout.forked_from;
+	ev->value = heap->tables.layout.forked_from;
 	ev->addr = in ? in->blocks : 0;
 	ev->bytes = in ? in->bytes : 0;
 	ev->block.v = known && !(in && in->partly) ? 1 : 0;

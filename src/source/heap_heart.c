@@ -18,18 +18,19 @@ static long futex(uint32_t *word, int op, uint32_t value, const struct timespec 
 
 int source_heap_beat(struct source_heap *heap)
 {
-	if (heap->raw)
+	if (heap->tables.raw)
 		return 0;
-	__atomic_store_n(&heap->header->heartbeat_ns, clock_ns(CLOCK_MONOTONIC), __ATOMIC_RELAXED);
+	__atomic_store_n(&heap->tables.header->heartbeat_ns, clock_ns(CLOCK_MONOTONIC),
+			 __ATOMIC_RELAXED);
 	/* the target counts here, too, where it forks */
-	__atomic_fetch_add(&heap->header->tick, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&heap->tables.header->tick, 1, __ATOMIC_SEQ_CST);
 	/* behind it: whoever has not seen the tick wrote before this */
 	uint64_t count = heap->beats;
 	heap->beat_ns[count % HEAP_BEATS] = source_heap_now_ns(heap);
 	__atomic_store_n(&heap->beats, count + 1, __ATOMIC_RELEASE);
 	if (!count) /* the library may be waiting for the first one */
-		futex(&heap->header->tick, FUTEX_WAKE, INT32_MAX, NULL);
-	return __atomic_load_n(&heap->header->exiting, __ATOMIC_RELAXED) != 0;
+		futex(&heap->tables.header->tick, FUTEX_WAKE, INT32_MAX, NULL);
+	return __atomic_load_n(&heap->tables.header->exiting, __ATOMIC_RELAXED) != 0;
 }
 
 uint64_t heap_beat_after(const struct source_heap *heap, uint64_t ns)
@@ -55,9 +56,9 @@ uint64_t source_heap_bound_ns(const struct source_heap *heap)
 /* Whether a ring holds more than was read, or the target is about to end. */
 static int has_news(const struct source_heap *heap)
 {
-	const struct wire_heap_header *header = heap->header;
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
-		const struct wire_heap_slot *slot = heap->rings[i].slot;
+	const struct wire_heap_header *header = heap->tables.header;
+	for (uint32_t i = 0; i < heap->tables.layout.slot_count; i++) {
+		const struct wire_heap_slot *slot = heap->merge.rings[i].slot;
 		if (!__atomic_load_n(&slot->closed, __ATOMIC_RELAXED) &&
 		    __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE) !=
 			    __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE))
@@ -69,9 +70,9 @@ static int has_news(const struct source_heap *heap)
 
 void source_heap_sleep(struct source_heap *heap)
 {
-	struct wire_heap_header *header = heap->header;
+	struct wire_heap_header *header = heap->tables.header;
 	const struct timespec most = { .tv_sec = SLEEP_MOST_S };
-	if (heap->raw || source_heap_stay_awake(heap))
+	if (heap->tables.raw || source_heap_stay_awake(heap))
 		return;
 	__atomic_store_n(&header->asleep, 1, __ATOMIC_SEQ_CST);
 	/* everybody's next record takes the slow way, which looks whether we sleep */
@@ -83,21 +84,21 @@ void source_heap_sleep(struct source_heap *heap)
 
 void source_heap_wake(struct source_heap *heap)
 {
-	if (heap->raw)
+	if (heap->tables.raw)
 		return;
-	__atomic_store_n(&heap->header->asleep, 0, __ATOMIC_SEQ_CST);
-	futex(&heap->header->asleep, FUTEX_WAKE, 1, NULL);
+	__atomic_store_n(&heap->tables.header->asleep, 0, __ATOMIC_SEQ_CST);
+	futex(&heap->tables.header->asleep, FUTEX_WAKE, 1, NULL);
 }
 
 int source_heap_stay_awake(const struct source_heap *heap)
 {
-	return __atomic_load_n(&heap->header->stay_awake, __ATOMIC_ACQUIRE) != 0;
+	return __atomic_load_n(&heap->tables.header->stay_awake, __ATOMIC_ACQUIRE) != 0;
 }
 
 int source_heap_exit_waits(struct source_heap *heap, int done)
 {
-	struct wire_heap_header *header = heap->header;
-	if (heap->raw || !__atomic_load_n(&header->exit_waits, __ATOMIC_ACQUIRE) ||
+	struct wire_heap_header *header = heap->tables.header;
+	if (heap->tables.raw || !__atomic_load_n(&header->exit_waits, __ATOMIC_ACQUIRE) ||
 	    __atomic_load_n(&header->last_block, __ATOMIC_RELAXED))
 		return 0;
 	if (done) {

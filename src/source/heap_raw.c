@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_raw.c - OUTPUT.raw, written where no recorder could be started (wire/heap_start.h, way 3): the same layout on
+ * heap_raw.c - outPUT.raw, written where no recorder could be started (wire/heap_start.h, way 3): the same layout on
  * disk. It is read, never mapped: a file that somebody cuts while we read must not end us. A ring is fetched piece by
  * piece into a window that the decoder sees as a ring.
  */
@@ -17,7 +17,7 @@
 #include "source/heap_internal.h"
 
 #define WINDOW_BYTES (64u << 10)
-#define TABLES_BYTES_MAX (1ULL << 30)
+#define tables_BYTES_MAX (1ULL << 30)
 #define CALIBRATE_NS 20000000
 
 /* As much of [@off, @off + @bytes) as the file has; the rest is zero. Return: 0 or negative errno. */
@@ -36,7 +36,8 @@ int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *he
 	if (!ring->base) {
 		ring->base = malloc(WINDOW_BYTES);
 		if (!ring->base)
-			return err_set(heap->err, -ENOMEM, "cannot allocate a window of a ring");
+			return err_set(heap->out.err, -ENOMEM,
+				       "cannot allocate a window of a ring");
 		ring->mask = WINDOW_BYTES - 1;
 	}
 	uint64_t want = ring->tail + WINDOW_BYTES;
@@ -50,7 +51,7 @@ int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *he
 		int rc = read_at(heap->fd, (char *)ring->base + in_window, bytes,
 				 ring->raw_off + pos);
 		if (rc < 0)
-			return err_set(heap->err, rc, "cannot read a ring");
+			return err_set(heap->out.err, rc, "cannot read a ring");
 		pos += bytes;
 	}
 	*head = want;
@@ -60,7 +61,7 @@ int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *he
 /* Two moments on both clocks: from the exit hook, or, after a crash on this same machine, from this machine's counter. */
 static void calibrate(struct source_heap *heap)
 {
-	const struct wire_heap_header *h = &heap->layout;
+	const struct wire_heap_header *h = &heap->tables.layout;
 	if (h->end_cycles > h->start_cycles && h->end_ns > h->start_ns) {
 		heap_clock_add(&heap->clock, h->end_cycles, h->end_ns);
 		return;
@@ -75,43 +76,46 @@ static void calibrate(struct source_heap *heap)
 static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 {
 	struct stat st;
-	heap->raw = true;
+	heap->tables.raw = true;
 	heap->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (heap->fd < 0 || fstat(heap->fd, &st) < 0)
 		return err_set(err, -errno, "cannot open '%s'", path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, -EBADMSG, "cannot read '%s': not a regular file", path);
-	int rc = read_at(heap->fd, &heap->layout, sizeof(heap->layout), 0);
+	int rc = read_at(heap->fd, &heap->tables.layout, sizeof(heap->tables.layout), 0);
 	if (rc < 0)
 		return err_set(err, rc, "cannot read '%s'", path);
-	heap->layout.filter[sizeof(heap->layout.filter) - 1] = '\0';
-	uint64_t tables =
-		heap->layout.nodes_off + (uint64_t)heap->layout.node_max * sizeof(struct wire_node);
+	heap->tables.layout.filter[sizeof(heap->tables.layout.filter) - 1] = '\0';
+	uint64_t tables = heap->tables.layout.nodes_off +
+			  (uint64_t)heap->tables.layout.node_max * sizeof(struct wire_node);
 	/* the nodes are the last table; heap_raw_init() sees that the others lie before their end */
-	if (heap->layout.magic == WIRE_HEAP_MAGIC && heap->layout.nodes_off <= TABLES_BYTES_MAX &&
-	    tables >= sizeof(heap->layout) && tables <= TABLES_BYTES_MAX) {
+	if (heap->tables.layout.magic == WIRE_HEAP_MAGIC &&
+	    heap->tables.layout.nodes_off <= tables_BYTES_MAX &&
+	    tables >= sizeof(heap->tables.layout) && tables <= tables_BYTES_MAX) {
 		/* a copy that was cut keeps what it has; what is missing reads as zero and costs no memory */
 		uint64_t there = (uint64_t)st.st_size < tables ? (uint64_t)st.st_size : tables;
-		heap->base = calloc(1, tables);
-		if (!heap->base)
+		heap->tables.base = calloc(1, tables);
+		if (!heap->tables.base)
 			return err_set(err, -ENOMEM, "cannot allocate %llu bytes for '%s'",
 				       (unsigned long long)tables, path);
-		rc = read_at(heap->fd, heap->base, there, 0);
+		rc = read_at(heap->fd, heap->tables.base, there, 0);
 		if (rc < 0)
 			return err_set(err, rc, "cannot read '%s'", path);
 	} else {
 		return err_set(err, -EBADMSG, "cannot read '%s': not a raw heap recording", path);
 	}
-	heap->base_bytes = tables;
-	heap->header = (struct wire_heap_header *)heap->base;
+	heap->tables.base_bytes = tables;
+	heap->tables.header = (struct wire_heap_header *)heap->tables.base;
 	uint64_t file_bytes = (uint64_t)st.st_size;
-	rc = heap_raw_init(
-		heap, file_bytes > heap->layout.total_bytes ? file_bytes : heap->layout.total_bytes,
-		err);
+	rc = heap_raw_init(heap,
+			   file_bytes > heap->tables.layout.total_bytes
+				   ? file_bytes
+				   : heap->tables.layout.total_bytes,
+			   err);
 	if (rc < 0)
 		return err_wrap(err, "cannot read '%s'", path);
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
-		struct heap_ring *ring = &heap->rings[i];
+	for (uint32_t i = 0; i < heap->tables.layout.slot_count; i++) {
+		struct heap_ring *ring = &heap->merge.rings[i];
 		uint64_t head = ring->slot->head, left = 0;
 		if (file_bytes > ring->raw_off)
 			left = file_bytes - ring->raw_off;

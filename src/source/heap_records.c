@@ -67,12 +67,12 @@ struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *
 
 static inline enum heap_run node_to_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
 {
-	if (__builtin_expect(node < heap->node_cap, 1)) {
-		*stack = heap->node_stack[node];
+	if (__builtin_expect(node < heap->names.node_cap, 1)) {
+		*stack = heap->names.node_stack[node];
 		if (__builtin_expect(*stack != 0, 1))
 			return HEAP_RUN_EMPTY;
 	}
-	return heap_define_stack(heap, node, stack);
+	return heap_define_stack(&heap->names, node, stack);
 }
 
 /* A place in the batch becomes the end of @row's block; @last is the order of the thread's last allocation. */
@@ -117,18 +117,18 @@ static inline __attribute__((always_inline)) enum heap_run take_free(struct sour
 {
 	struct live_block row;
 	struct heap_debt credit;
-	if (__builtin_expect(heap->credit_count != 0, 0) &&
-	    heap_take_debt(heap, addr, true, &credit))
+	if (__builtin_expect(heap->books.credit_count != 0, 0) &&
+	    heap_settle_debt(&heap->books, addr, true, &credit))
 		return HEAP_RUN_EMPTY;
-	uint32_t block = live_remove(&heap->live, addr, &row);
+	uint32_t block = live_remove(&heap->books.live, addr, &row);
 	if (__builtin_expect(block == BLOCK_NONE, 0)) {
 		if (wait)
 			return HEAP_RUN_WAIT;
 		return heap_free_of_dead(heap, ring, addr, aux_stack);
 	}
-	if (heap->active_count > 1)
-		heap_note_free(heap, addr, heap->last_ns);
-	heap->stats.live_bytes -= row.bytes;
+	if (heap->merge.active_count > 1)
+		heap_note_free(&heap->books, addr, heap->last_ns);
+	heap->books.live_bytes -= row.bytes;
 	struct event *ev = next_place(heap);
 	if (!ev)
 		return HEAP_RUN_FAILED;
@@ -144,12 +144,12 @@ static inline __attribute__((always_inline)) enum heap_run take_alloc(struct sou
 								      uint32_t stack, uint8_t flags)
 {
 	uint32_t block;
-	enum live_result result = live_add(&heap->live, addr, bytes, stack, &block);
+	enum live_result result = live_add(&heap->books.live, addr, bytes, stack, &block);
 	if (__builtin_expect(result != LIVE_OK, 0)) {
 		if (result == LIVE_EXISTS)
 			return HEAP_RUN_WAIT;
-		err_set(heap->err, -ENOMEM, "cannot keep track of %u live blocks",
-			heap->live.count);
+		err_set(heap->out.err, -ENOMEM, "cannot keep track of %u live blocks",
+			heap->books.live.count);
 		return HEAP_RUN_FAILED;
 	}
 	struct event *ev = next_place(heap);
@@ -158,20 +158,20 @@ static inline __attribute__((always_inline)) enum heap_run take_alloc(struct sou
 	fill_alloc(ev, ring->thread, heap_told(heap, heap_event_time(heap, ring)), block, addr,
 		   bytes, stack, flags);
 	heap->stats.allocations++;
-	heap->stats.live_bytes += bytes;
-	ring->last_order = heap->live.order;
-	return __builtin_expect(heap->debt_count != 0, 0) ? heap_pay_debt(heap, addr)
-							  : HEAP_RUN_EMPTY;
+	heap->books.live_bytes += bytes;
+	ring->last_order = heap->books.live.order;
+	return __builtin_expect(heap->books.debt_count != 0, 0) ? heap_pay_debt(heap, addr)
+								: HEAP_RUN_EMPTY;
 }
 
 /* The books say that @addr lives, and its free does not come: free it, so that the books go on. */
 static enum heap_run free_unseen(struct source_heap *heap, struct heap_ring *ring, uint64_t addr)
 {
-	if (heap->lost_frees_left) {
-		heap->lost_frees_left--; /* counted already, where it was lost */
+	if (heap->books.lost_frees_left) {
+		heap->books.lost_frees_left--; /* counted already, where it was lost */
 		return heap_free_out_of_turn(heap, addr, ring->thread, 0, EVENT_F_IMPLIED);
 	}
-	if (heap->active_count > 1 && heap->debt_count < HEAP_DEBTS) {
+	if (heap->merge.active_count > 1 && heap->books.debt_count < HEAP_DEBTS) {
 		heap_add_debt(heap, ring, addr, 0, true);
 		return heap_free_out_of_turn(heap, addr, ring->thread, 0, 0);
 	}
@@ -182,10 +182,11 @@ static enum heap_run free_unseen(struct source_heap *heap, struct heap_ring *rin
 }
 
 /* Another thread's realloc of @addr is under way and has released it: take its free now. True if there was one. */
-bool heap_free_by_realloc(struct source_heap *heap, uint64_t addr)
+bool heap_free_by_realloc(void *ctx, uint64_t addr)
 {
-	for (uint32_t i = 0; heap->realloc_count && i < heap->active_count; i++) {
-		struct heap_ring *other = &heap->rings[heap->active[i]];
+	struct source_heap *heap = ctx;
+	for (uint32_t i = 0; heap->merge.realloc_count && i < heap->merge.active_count; i++) {
+		struct heap_ring *other = &heap->merge.rings[heap->merge.active[i]];
 		if (!other->realloc_pending || other->realloc_freed || other->realloc_old != addr)
 			continue;
 		other->realloc_freed = true;
@@ -220,16 +221,16 @@ uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring 
 static __attribute__((noinline)) void look_at_crowd(struct source_heap *heap)
 {
 	uint64_t events = heap->stats.allocations + heap->stats.frees;
-	bool crowd = events - heap->crowd_events < CROWD_WAITS * CROWD_EVENTS;
-	heap->crowd_waits = heap->stats.waits;
-	heap->crowd_events = events;
-	if (!crowd || heap->active_count < 2)
+	bool crowd = events - heap->merge.crowd_events < CROWD_WAITS * CROWD_EVENTS;
+	heap->merge.crowd_waits = heap->stats.waits;
+	heap->merge.crowd_events = events;
+	if (!crowd || heap->merge.active_count < 2)
 		return;
-	if (!heap->raw)
-		__atomic_store_n(&heap->header->stamp_closely, 1, __ATOMIC_RELAXED);
-	for (uint32_t i = 0; i < heap->active_count; i++) {
-		struct heap_ring *ring = &heap->rings[heap->active[i]];
-		uint64_t held = heap->raw
+	if (!heap->tables.raw)
+		__atomic_store_n(&heap->tables.header->stamp_closely, 1, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < heap->merge.active_count; i++) {
+		struct heap_ring *ring = &heap->merge.rings[heap->merge.active[i]];
+		uint64_t held = heap->tables.raw
 					? ring->raw_head - ring->tail
 					: MIN(__atomic_load_n(&ring->slot->head, __ATOMIC_RELAXED) -
 						      ring->tail,
@@ -244,9 +245,9 @@ static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, en
 	ring->wait = (uint8_t)what;
 	ring->wait_ahead = false;
 	ring->wait_addr = addr;
-	ring->wait_epoch = heap->epoch;
+	ring->wait_epoch = heap->merge.epoch;
 	ring->wait_until_ns = heap_next_stamp(heap, ring);
-	if (++heap->stats.waits - heap->crowd_waits >= CROWD_WAITS)
+	if (++heap->stats.waits - heap->merge.crowd_waits >= CROWD_WAITS)
 		look_at_crowd(heap);
 }
 
@@ -285,6 +286,29 @@ static enum heap_run take_mapping(struct source_heap *heap, struct heap_ring *ri
 	return HEAP_RUN_EMPTY;
 }
 
+/* From here on @ring is written by @tid. */
+static enum heap_run switch_thread(struct source_heap *heap, struct heap_ring *ring, uint32_t tid)
+{
+	if (ring->thread != HEAP_NO_THREAD)
+		heap->names.threads[ring->thread].last_order = ring->last_order;
+	enum heap_run run = heap_thread_of(&heap->names, tid, ring->now_ns, &ring->thread);
+	/* of the many in the shared row it is not known whose the last one was */
+	if (run == HEAP_RUN_EMPTY)
+		ring->last_order = ring->thread < HEAP_THREADS_MAX
+					   ? heap->names.threads[ring->thread].last_order
+					   : 0;
+	return run;
+}
+
+/* From here on it is called so, @name having 16 bytes; what came before is handed on first. */
+static enum heap_run name_thread(struct source_heap *heap, uint32_t thread, const char *name)
+{
+	if (heap_is_called(&heap->names, thread, name))
+		return HEAP_RUN_EMPTY;
+	return heap_flush(heap) < 0 ? HEAP_RUN_FAILED
+				    : heap_call_thread(&heap->names, thread, name);
+}
+
 static enum heap_run take_thread(struct source_heap *heap, struct heap_ring *ring, uint64_t tid,
 				 uint64_t cycles)
 {
@@ -298,15 +322,15 @@ static enum heap_run take_thread(struct source_heap *heap, struct heap_ring *rin
 		return HEAP_RUN_BAD;
 	/* the slot's last owner ended inside a realloc, which nobody goes on with: as far as is known it failed */
 	heap_end_realloc(heap, ring);
-	return heap_switch_thread(heap, ring, (uint32_t)tid);
+	return switch_thread(heap, ring, (uint32_t)tid);
 }
 
 static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *ring, unsigned tag,
 				 uint64_t value)
 {
 	if (tag == WIRE_THREAD_END && ring->thread != HEAP_NO_THREAD) {
-		heap->threads[ring->thread].ended = true;
-		heap->threads[ring->thread].end_ns = ring->now_ns;
+		heap->names.threads[ring->thread].ended = true;
+		heap->names.threads[ring->thread].end_ns = ring->now_ns;
 	}
 	struct event *ev = heap_next_event(heap, ring);
 	if (!ev)
@@ -337,7 +361,7 @@ take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr
 			return run;
 		ring->realloc_freed = true;
 	}
-	if (unseen && live_find(&heap->live, addr) != BLOCK_NONE)
+	if (unseen && live_find(&heap->books.live, addr) != BLOCK_NONE)
 		run = free_unseen(heap, ring, addr);
 	if (run == HEAP_RUN_EMPTY)
 		run = take_alloc(heap, ring, addr, bytes, stack, EVENT_F_REALLOC);
@@ -354,7 +378,7 @@ static void begin_realloc(struct source_heap *heap, struct heap_ring *ring, uint
 			  uint32_t aux_stack, bool freed)
 {
 	ring->realloc_pending = true;
-	heap->realloc_count++;
+	heap->merge.realloc_count++;
 	ring->realloc_freed = freed;
 	ring->realloc_old = old;
 	ring->realloc_aux = aux_stack;
@@ -363,7 +387,7 @@ static void begin_realloc(struct source_heap *heap, struct heap_ring *ring, uint
 /* What lives has always fitted into an address space; no sum over it is watched, here or behind. */
 static inline bool has_room(const struct source_heap *heap, uint64_t size)
 {
-	return size < WIRE_SIZE_SMALL || (size <= ADDRESSES && heap->stats.live_bytes <= ADDRESSES);
+	return size < WIRE_SIZE_SMALL || (size <= ADDRESSES && heap->books.live_bytes <= ADDRESSES);
 }
 
 /* One record of any kind, whose first word is @w0. */
@@ -395,7 +419,7 @@ take_record(struct source_heap *heap, struct heap_ring *ring, uint64_t w0, bool 
 			return HEAP_RUN_BAD;
 		run = node_to_stack(heap, node, &stack);
 		if (__builtin_expect(resolve, 0) && run == HEAP_RUN_EMPTY &&
-		    live_find(&heap->live, value) != BLOCK_NONE)
+		    live_find(&heap->books.live, value) != BLOCK_NONE)
 			run = free_unseen(heap, ring, value);
 		if (run == HEAP_RUN_EMPTY)
 			run = take_alloc(heap, ring, value, size, stack, 0);
@@ -473,7 +497,7 @@ take_record(struct source_heap *heap, struct heap_ring *ring, uint64_t w0, bool 
 	case WIRE_NAME: {
 		const uint64_t name[2] = { heap_word_at(ring, pos + 8),
 					   heap_word_at(ring, pos + 16) };
-		run = heap_name_thread(heap, ring->thread, (const char *)name);
+		run = name_thread(heap, ring->thread, (const char *)name);
 		break;
 	}
 	case WIRE_FORK:
@@ -505,7 +529,7 @@ look_next(const struct source_heap *heap, struct heap_ring *ring, struct heap_lo
 {
 	const uint64_t w0 = heap_word_at(ring, look->pos), addr = w0 >> 8;
 	ring->far[look->found % HEAP_FAR] = addr;
-	look->found += !live_is_near(&heap->live, addr);
+	look->found += !live_is_near(&heap->books.live, addr);
 	look->pos += heap_record_bytes[w0 & 0xff];
 	return ++look->looked % HEAP_LOOK_GROUP == 0;
 }
@@ -518,7 +542,7 @@ static __attribute__((noinline)) void look_ahead(const struct source_heap *heap,
 		ring->look.pos = ring->tail;
 	while (ring->look.pos < end) {
 		if (look_next(heap, ring, &ring->look))
-			fetch_far(&heap->live, ring, ring->look.found);
+			fetch_far(&heap->books.live, ring, ring->look.found);
 	}
 }
 
@@ -541,7 +565,7 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 	struct event *ev = &heap->batch[heap->batched], *const end = &heap->batch[HEAP_BATCH];
 	const uint64_t now = MAX(ring->now_ns, heap->last_ns), told = heap_told(heap, now);
 	const uint32_t thread = ring->thread;
-	const bool several = heap->active_count > 1, debts = heap->debt_count != 0;
+	const bool several = heap->merge.active_count > 1, debts = heap->books.debt_count != 0;
 	struct heap_look look = ring->look;
 	uint64_t pos = ring->tail, last = ring->last_order, frees = 0, live_bytes = 0;
 	uint64_t renewed = 0; /* by the realloc whose end comes next */
@@ -550,17 +574,17 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 		const uint64_t w0 = heap_word_at(ring, pos), addr = w0 >> 8;
 		const unsigned tag = w0 & 0xff;
 		bool renews = false;
-		if (__builtin_expect(debts, 0) && *heap_debt_chain(heap, addr))
+		if (__builtin_expect(debts, 0) && *heap_debt_chain(&heap->books, addr))
 			break;
 		if (tag == WIRE_FREE || (renews = tag == WIRE_REALLOC_BEGIN && moves(ring, pos))) {
 			struct live_block row;
 			if (__builtin_expect(renewed != 0, 0)) /* its end was overwritten */
 				break;
-			uint32_t block = live_remove(&heap->live, addr, &row);
+			uint32_t block = live_remove(&heap->books.live, addr, &row);
 			if (__builtin_expect(block == BLOCK_NONE, 0))
 				break;
 			if (several)
-				heap_note_free(heap, addr, now);
+				heap_note_free(&heap->books, addr, now);
 			fill_free(ev, thread, told, last, block, &row, renews ? EVENT_F_REALLOC : 0,
 				  0);
 			renewed = renews ? w0 : 0;
@@ -570,23 +594,24 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 		} else if (tag == (renewed ? WIRE_REALLOC_END : WIRE_ALLOC) && head - pos >= 16) {
 			uint64_t w1 = heap_word_at(ring, pos + 8), bytes = w1 >> WIRE_NODE_BITS;
 			uint32_t node = (uint32_t)w1 & (WIRE_NODE_MAX - 1), block;
-			uint32_t stack = node < heap->node_cap ? heap->node_stack[node] : 0;
+			uint32_t stack =
+				node < heap->names.node_cap ? heap->names.node_stack[node] : 0;
 			if (__builtin_expect(!stack, 0) ||
-			    __builtin_expect(live_add(&heap->live, addr, bytes, stack, &block) !=
-						     LIVE_OK,
+			    __builtin_expect(live_add(&heap->books.live, addr, bytes, stack,
+						      &block) != LIVE_OK,
 					     0))
 				break;
 			fill_alloc(ev, thread, told, block, addr, bytes, stack,
 				   renewed ? EVENT_F_REALLOC : 0);
 			renewed = 0;
 			live_bytes += bytes;
-			last = heap->live.order;
+			last = heap->books.live.order;
 			pos += 16;
 		} else {
 			break;
 		}
 		if (ahead && look.pos < head && look_next(heap, ring, &look))
-			fetch_far(&heap->live, ring, look.found);
+			fetch_far(&heap->books.live, ring, look.found);
 	}
 	if (ev == from)
 		return;
@@ -596,7 +621,7 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 	heap->batched = (uint32_t)(ev - heap->batch);
 	heap->stats.frees += frees;
 	heap->stats.allocations += (uint64_t)(ev - from) - frees;
-	heap->stats.live_bytes += live_bytes;
+	heap->books.live_bytes += live_bytes;
 	ring->last_order = last;
 	ring->tail = pos;
 	ring->look = look;
@@ -621,7 +646,7 @@ run_records(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
 			return run;
 		ring->tail += heap_record_bytes[tag];
 		if (ahead && ring->look.pos < ring->head && look_next(heap, ring, &ring->look))
-			fetch_far(&heap->live, ring, ring->look.found);
+			fetch_far(&heap->books.live, ring, ring->look.found);
 		if ((tag == WIRE_TIME || tag == WIRE_THREAD) && ring->now_ns > limit_ns)
 			return HEAP_RUN_YIELD;
 	}
@@ -642,6 +667,6 @@ run_far(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns, boo
 enum heap_run heap_run_ring(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
 			    bool resolve)
 {
-	return heap->live.mask < HEAP_AHEAD_FROM ? run_near(heap, ring, limit_ns, resolve)
-						 : run_far(heap, ring, limit_ns, resolve);
+	return heap->books.live.mask < HEAP_AHEAD_FROM ? run_near(heap, ring, limit_ns, resolve)
+						       : run_far(heap, ring, limit_ns, resolve);
 }

@@ -15,18 +15,17 @@
 #include <errno.h>
 #include <sys/param.h>
 
+#include "base/huge.h"
 #include "source/heap_internal.h"
 
 /* Heads are read this often in one call before the caller gets its turn (flush, timeline, signals). */
 #define REFRESH_MAX 64
 /* Nor is it kept longer by threads that contradict each other as fast as their records are taken. */
 #define MERGE_MOST_NS 50000000u
-/* Counters of different processors may differ by this much, and a stamp may be read this much too early. */
-#define STAMP_SLACK_NS 1000
 
 static inline void publish_tail(struct source_heap *heap, struct heap_ring *ring)
 {
-	if (!heap->raw)
+	if (!heap->tables.raw)
 		__atomic_store_n(&ring->slot->tail, ring->tail, __ATOMIC_RELEASE);
 }
 
@@ -38,7 +37,7 @@ static inline void publish_tail(struct source_heap *heap, struct heap_ring *ring
 static int report_unread(struct source_heap *heap, struct heap_ring *ring, uint64_t to,
 			 uint64_t least)
 {
-	uint64_t pos = ring->counted, read_to = heap->raw ? heap_raw_safe(ring) : to;
+	uint64_t pos = ring->counted, read_to = heap->tables.raw ? heap_raw_safe(ring) : to;
 	uint64_t allocations = 0, frees = 0;
 	while (pos < read_to) {
 		unsigned tag = heap_word_at(ring, pos) & 0xff;
@@ -61,13 +60,13 @@ static int report_unread(struct source_heap *heap, struct heap_ring *ring, uint6
 		return 0;
 	struct event *ev = heap_next_event(heap, NULL);
 	if (!ev)
-		return heap->err && heap->err->code ? heap->err->code : -EIO;
+		return heap->out.err && heap->out.err->code ? heap->out.err->code : -EIO;
 	ev->kind = EVENT_LOST;
 	ev->value = LOSS_RING_DAMAGED;
 	ev->addr = allocations;
 	ev->block.v = frees < UINT32_MAX ? (uint32_t)frees : UINT32_MAX;
-	heap->lost_frees_left += frees;
-	heap->risk_order = heap->live.order;
+	heap->books.lost_frees_left += frees;
+	heap->books.risk_order = heap->books.live.order;
 	heap->stats.lost_allocations += allocations;
 	heap->stats.lost_frees += frees;
 	return 0;
@@ -75,12 +74,12 @@ static int report_unread(struct source_heap *heap, struct heap_ring *ring, uint6
 
 static int close_ring(struct source_heap *heap, struct heap_ring *ring)
 {
-	uint64_t known = heap->raw ? ring->raw_head : ring->head;
+	uint64_t known = heap->tables.raw ? ring->raw_head : ring->head;
 	ring->closed = true;
 	ring->wait = HEAP_WAIT_NO;
 	heap_end_realloc(heap, ring);
 	ring->counted = ring->tail;
-	if (!heap->raw)
+	if (!heap->tables.raw)
 		__atomic_store_n(&ring->slot->closed, 1, __ATOMIC_RELEASE);
 	heap->stats.rings_closed++;
 	int rc = report_unread(heap, ring, known, 1);
@@ -91,8 +90,8 @@ static int close_ring(struct source_heap *heap, struct heap_ring *ring)
 int heap_report_closed(struct source_heap *heap)
 {
 	int rc = 0;
-	for (uint32_t k = 0; !heap->raw && k < heap->active_count && rc == 0; k++) {
-		struct heap_ring *ring = &heap->rings[heap->active[k]];
+	for (uint32_t k = 0; !heap->tables.raw && k < heap->merge.active_count && rc == 0; k++) {
+		struct heap_ring *ring = &heap->merge.rings[heap->merge.active[k]];
 		uint64_t head = __atomic_load_n(&ring->slot->head, __ATOMIC_ACQUIRE) & ~7ULL;
 		if (ring->closed && head > ring->counted && head - ring->counted <= ring->mask + 1)
 			rc = report_unread(heap, ring, head, 0);
@@ -103,11 +102,11 @@ int heap_report_closed(struct source_heap *heap)
 /* Look at one ring's head. Return: 0, or negative errno of the sink or the file. */
 static int refresh_head(struct source_heap *heap, uint32_t i)
 {
-	struct heap_ring *ring = &heap->rings[i];
+	struct heap_ring *ring = &heap->merge.rings[i];
 	uint64_t head;
-	if (ring->closed || heap->sealed)
+	if (ring->closed || heap->merge.sealed)
 		return 0;
-	if (heap->raw) {
+	if (heap->tables.raw) {
 		int rc = heap_raw_fill(heap, ring, &head);
 		if (rc < 0)
 			return rc;
@@ -119,12 +118,12 @@ static int refresh_head(struct source_heap *heap, uint32_t i)
 	if (head < ring->head || head - ring->tail > ring->mask + 1 || head % 8)
 		return close_ring(heap, ring);
 	ring->head = head;
-	heap->news = true;
+	heap->merge.news = true;
 	if (ring->wait != HEAP_WAIT_NO && ring->wait_until_ns == UINT64_MAX)
 		ring->wait_until_ns = heap_next_stamp(heap, ring);
 	if (!ring->active) {
 		ring->active = true;
-		heap->active[heap->active_count++] = i;
+		heap->merge.active[heap->merge.active_count++] = i;
 	}
 	return 0;
 }
@@ -139,25 +138,26 @@ static int refresh_head(struct source_heap *heap, uint32_t i)
 static int refresh_heads(struct source_heap *heap, bool first, bool final)
 {
 	int rc = 0;
-	uint32_t slots = heap->layout.slot_count;
-	heap->news = false;
-	heap->epoch++;
+	uint32_t slots = heap->tables.layout.slot_count;
+	heap->merge.news = false;
+	heap->merge.epoch++;
 	for (uint32_t i = 0; first && i < slots && rc == 0; i++)
 		rc = refresh_head(heap, i);
-	for (uint32_t k = 0; k < heap->active_count && rc == 0; k++) {
-		struct heap_ring *ring = &heap->rings[heap->active[k]];
+	for (uint32_t k = 0; k < heap->merge.active_count && rc == 0; k++) {
+		struct heap_ring *ring = &heap->merge.rings[heap->merge.active[k]];
 		if (!first)
-			rc = refresh_head(heap, heap->active[k]);
-		ring->safe = heap->raw ? heap_raw_safe(ring) : ring->head;
+			rc = refresh_head(heap, heap->merge.active[k]);
+		ring->safe = heap->tables.raw ? heap_raw_safe(ring) : ring->head;
 	}
-	for (uint32_t i = 0; !heap->raw && i < slots && rc == 0; i++)
+	for (uint32_t i = 0; !heap->tables.raw && i < slots && rc == 0; i++)
 		rc = refresh_head(heap, i);
-	for (uint32_t k = 0; final && !heap->raw && k < heap->active_count; k++)
-		heap->rings[heap->active[k]].safe = heap->rings[heap->active[k]].head;
+	for (uint32_t k = 0; final && !heap->tables.raw && k < heap->merge.active_count; k++)
+		heap->merge.rings[heap->merge.active[k]].safe =
+			heap->merge.rings[heap->merge.active[k]].head;
 	if (rc < 0)
 		return rc;
 	/* after the heads, so that no stamp in what was committed can be later */
-	if (!heap->raw) {
+	if (!heap->tables.raw) {
 		heap_clock_sample(&heap->clock);
 		heap->limit_ns = source_heap_now_ns(heap);
 	}
@@ -170,182 +170,60 @@ static int refresh_heads(struct source_heap *heap, bool first, bool final)
  */
 static int refresh_again(struct source_heap *heap, uint64_t *listened, bool final)
 {
-	heap->sealed = final && !heap->raw && ++*listened > REFRESH_MAX;
-	return refresh_heads(heap, heap->raw, final);
+	heap->merge.sealed = final && !heap->tables.raw && ++*listened > REFRESH_MAX;
+	return refresh_heads(heap, heap->tables.raw, final);
 }
 
-static inline bool may_go_on(struct source_heap *heap, const struct heap_ring *ring)
+#define ROOM_AHEAD ((size_t)256 << 10)
+#define ROOM_FROM \
+	((size_t)32 << 10) /* what is touched less is left to the program: most end before */
+
+/* Of @bytes at @at, written from their begin on, the program has written @used: bring what comes next. *@there: brought so far. */
+static void bring(char *at, size_t bytes, size_t used, size_t *there)
 {
-	if (ring->wait == HEAP_WAIT_NO)
-		return true;
-	uint32_t block = live_find(&heap->live, ring->wait_addr);
-	if (ring->wait == HEAP_WAIT_LIVE)
-		return block != BLOCK_NONE;
-	return block == BLOCK_NONE || heap_free_by_realloc(heap, ring->wait_addr);
+	if (used < ROOM_FROM || *there == bytes || used + ROOM_AHEAD / 2 <= *there)
+		return;
+	size_t from = *there;
+	*there = MIN(bytes, (used + ROOM_AHEAD) & ~(size_t)4095);
+	huge_populate(at + from, *there - from);
 }
 
-/*
- * Does the record that @ring waits for stand in what @other has not yet given? Where nobody may look any more it is said to:
- * then a debt finds out. Many threads that hand blocks to each other would have us look at everything for each record.
- */
-static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
-			 const struct heap_ring *other)
+void heap_make_room(struct source_heap *heap)
 {
-	uint64_t held = other->head - other->tail, reach = MIN(heap->look_left, LOOK_AHEAD_BYTES);
-	uint64_t end = other->tail + MIN(held, reach);
-	heap->look_left -= end - other->tail;
-	for (uint64_t pos = other->tail; pos < end;) {
-		uint64_t w0 = heap_word_at(other, pos);
-		unsigned tag = w0 & 0xff;
-		if (tag >= WIRE_TAG_MAX)
-			return false;
-		bool alloc = tag == WIRE_ALLOC || tag == WIRE_ALLOC_BIG ||
-			     tag == WIRE_REALLOC_END || tag == WIRE_REALLOC_END_BIG;
-		bool release = tag == WIRE_FREE || tag == WIRE_FREE_STACK ||
-			       tag == WIRE_REALLOC_BEGIN || tag == WIRE_REALLOC_BEGIN_STACK;
-		if (w0 >> 8 == ring->wait_addr && (ring->wait == HEAP_WAIT_LIVE ? alloc : release))
-			return true;
-		pos += heap_record_bytes[tag];
+	const struct wire_heap_header *h = &heap->tables.layout;
+	if (heap->tables.raw)
+		return;
+	size_t nodes = h->node_max * sizeof(struct wire_node);
+	size_t used = __atomic_load_n(&heap->tables.header->node_count, __ATOMIC_RELAXED) *
+		      sizeof(struct wire_node);
+	size_t index = h->index_entries * sizeof(uint32_t);
+	size_t index_each = index / h->node_max;
+	bring(heap->tables.base + h->nodes_off, nodes, MIN(used, nodes), &heap->nodes_there);
+	/* the entries of a node's children stand where it does (unwind/nodes.h), or, of few, anywhere */
+	bring(heap->tables.base + h->index_off, index,
+	      MIN(used / sizeof(struct wire_node) * index_each, index), &heap->index_there);
+	for (uint32_t i = 0; i < heap->merge.active_count; i++) {
+		struct heap_ring *ring = &heap->merge.rings[heap->merge.active[i]];
+		size_t bytes = ring->mask + 1;
+		bring((char *)ring->base, bytes, MIN(ring->head, bytes), &ring->there);
 	}
-	if (heap->raw && other->head < other->raw_head)
-		return true; /* behind the window */
-	return held > reach && reach < LOOK_AHEAD_BYTES;
-}
-
-/* Whether @ring waits for a record that was before @now_ns, if it ever was; what was later cannot end its wait. */
-static bool waits_before(struct source_heap *heap, const struct heap_ring *ring, uint64_t now_ns)
-{
-	return ring->wait != HEAP_WAIT_NO &&
-	       (now_ns == UINT64_MAX ||
-		(now_ns > STAMP_SLACK_NS && ring->wait_until_ns < now_ns - STAMP_SLACK_NS &&
-		 !may_go_on(heap, ring)));
-}
-
-/*
- * All that can go on has gone on, or is past @now_ns: the ring whose wait nothing can end any more, the earliest of them.
- * Where each waits for what stands behind another's waiting record, an earlier guess was wrong: the earliest goes first, and
- * what it waits for is known to come (wait_ahead). Not before all of them may be asked: else one that has just begun to wait
- * would be held for one that waits for ever.
- */
-static struct heap_ring *pick_hopeless(struct source_heap *heap, uint64_t now_ns)
-{
-	struct heap_ring *best = NULL, *earliest = NULL;
-	bool all = true;
-	for (uint32_t i = 0; i < heap->active_count; i++) {
-		struct heap_ring *ring = &heap->rings[heap->active[i]];
-		if (ring->wait == HEAP_WAIT_NO)
-			continue;
-		if (ring->wait_epoch == heap->epoch || !waits_before(heap, ring, now_ns)) {
-			all = false;
-			continue;
-		}
-		if (!earliest || ring->now_ns < earliest->now_ns)
-			earliest = ring;
-		bool ahead = false;
-		for (uint32_t k = 0; k < heap->active_count && !ahead; k++) {
-			struct heap_ring *other = &heap->rings[heap->active[k]];
-			ahead = other != ring && other->wait != HEAP_WAIT_NO &&
-				stands_ahead(heap, ring, other);
-		}
-		if (!ahead && (!best || ring->now_ns < best->now_ns))
-			best = ring;
-	}
-	if (best || !all)
-		return best;
-	if (earliest)
-		earliest->wait_ahead = true;
-	return earliest;
-}
-
-/* Rings that wait for what was before @now_ns: 0 there are none, 1 the heads have to be read again first, 2 there are. */
-static int count_past(struct source_heap *heap, uint64_t now_ns)
-{
-	int found = 0;
-	for (uint32_t i = 0; i < heap->active_count && found != 1; i++) {
-		struct heap_ring *ring = &heap->rings[heap->active[i]];
-		if (waits_before(heap, ring, now_ns))
-			found = ring->wait_epoch == heap->epoch ? 1 : 2;
-	}
-	return found;
-}
-
-/* Everything else is past the moment of the waiting record: what it waits for does not come. The earliest such ring. */
-static struct heap_ring *pick_overtaken(struct source_heap *heap)
-{
-	struct heap_ring *best = NULL;
-	const struct heap_ring *first = NULL;
-	uint64_t second_ns = UINT64_MAX;
-	for (uint32_t i = 0; i < heap->active_count; i++) {
-		const struct heap_ring *ring = &heap->rings[heap->active[i]];
-		if (ring->tail == ring->head)
-			continue;
-		if (!first || ring->now_ns < first->now_ns) {
-			second_ns = first ? first->now_ns : UINT64_MAX;
-			first = ring;
-		} else if (ring->now_ns < second_ns) {
-			second_ns = ring->now_ns;
-		}
-	}
-	for (uint32_t i = 0; i < heap->active_count; i++) {
-		struct heap_ring *ring = &heap->rings[heap->active[i]];
-		if (ring->wait == HEAP_WAIT_NO || ring->wait_until_ns == UINT64_MAX)
-			continue;
-		uint64_t others_ns = ring == first ? second_ns : first ? first->now_ns : UINT64_MAX;
-		if (others_ns > ring->wait_until_ns + STAMP_SLACK_NS &&
-		    (!best || ring->wait_until_ns < best->wait_until_ns))
-			best = ring;
-	}
-	return best;
-}
-
-/*
- * The runnable ring with the earliest stamp, and the stamp at which another one has its turn. @blocked: there is one, but
- * what it holds is not safe yet, and nothing later may be taken before it.
- */
-static struct heap_ring *pick_next(struct source_heap *heap, uint64_t *limit_ns, bool *waiting,
-				   bool *blocked)
-{
-	struct heap_ring *best = NULL;
-	*limit_ns = UINT64_MAX;
-	*waiting = false;
-	*blocked = false;
-	for (uint32_t i = 0; i < heap->active_count; i++) {
-		struct heap_ring *ring = &heap->rings[heap->active[i]];
-		if (ring->tail == ring->head)
-			continue;
-		if (!may_go_on(heap, ring)) {
-			*waiting = true;
-			continue;
-		}
-		if (!best || ring->now_ns < best->now_ns) {
-			if (best)
-				*limit_ns = best->now_ns;
-			best = ring;
-		} else if (ring->now_ns < *limit_ns) {
-			*limit_ns = ring->now_ns;
-		}
-	}
-	if (*waiting)
-		*limit_ns = 0; /* look after each stamp whether a wait has ended */
-	*blocked = best && best->tail >= best->safe;
-	return *blocked ? NULL : best;
 }
 
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
-ssize_t heap_merge(struct source_heap *heap, bool final)
+ssize_t heap_merge_rings(struct source_heap *heap, bool final)
 {
 	uint64_t most = 0;
 	uint64_t refreshes = 0, listened = 0;
-	int rc = refresh_heads(heap, heap->raw || !heap->active_count, final);
+	int rc = refresh_heads(heap, heap->tables.raw || !heap->merge.active_count, final);
 	if (rc == 0)
-		rc = heap_take_nodes(heap);
+		rc = heap_take_nodes(&heap->names);
 	if (rc < 0)
 		return rc;
 	if (!final)
 		heap_make_room(heap);
 	const uint64_t begun_ns = heap->limit_ns;
-	for (uint32_t i = 0; i < heap->active_count; i++) {
-		const struct heap_ring *ring = &heap->rings[heap->active[i]];
+	for (uint32_t i = 0; i < heap->merge.active_count; i++) {
+		const struct heap_ring *ring = &heap->merge.rings[heap->merge.active[i]];
 		uint64_t held = ring->head - ring->tail;
 		uint64_t permille = held ? held * 1000 / (ring->mask + 1) + 1 : 0;
 		if (permille > most)
@@ -354,10 +232,14 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 	for (;;) {
 		uint64_t limit_ns;
 		bool waiting, blocked, resolve = false;
-		struct heap_ring *ring = pick_next(heap, &limit_ns, &waiting, &blocked);
-		struct heap_ring *overtaken = ring && waiting ? pick_overtaken(heap) : NULL;
-		int past = ring && waiting && !overtaken ? count_past(heap, ring->now_ns) : 0;
-		if ((overtaken && overtaken->wait_epoch == heap->epoch) || past == 1) {
+		struct heap_ring *ring =
+			heap_pick_next(&heap->merge, &limit_ns, &waiting, &blocked);
+		struct heap_ring *overtaken =
+			ring && waiting ? heap_pick_overtaken(&heap->merge) : NULL;
+		int past = ring && waiting && !overtaken
+				   ? heap_count_past(&heap->merge, ring->now_ns)
+				   : 0;
+		if ((overtaken && overtaken->wait_epoch == heap->merge.epoch) || past == 1) {
 			/* rings that looked empty may have got what it waits for */
 			if (!final && heap->limit_ns - begun_ns > MERGE_MOST_NS)
 				break;
@@ -367,18 +249,19 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 			continue;
 		}
 		if (past)
-			overtaken = pick_hopeless(heap, ring->now_ns);
+			overtaken = heap_pick_hopeless(&heap->merge, ring->now_ns);
 		if (overtaken) {
 			ring = overtaken;
 			resolve = true;
 		} else if (!ring) {
-			if (!waiting && !(blocked && final) && !(heap->raw && heap->news))
+			if (!waiting && !(blocked && final) &&
+			    !(heap->tables.raw && heap->merge.news))
 				break;
 			if (refreshes >= REFRESH_MAX && !final)
 				break;
 			/* raw windows are small: there, what was to come may take many of them */
-			ring = waiting && !blocked && !(heap->raw && heap->news)
-				       ? pick_hopeless(heap, UINT64_MAX)
+			ring = waiting && !blocked && !(heap->tables.raw && heap->merge.news)
+				       ? heap_pick_hopeless(&heap->merge, UINT64_MAX)
 				       : NULL;
 			if (!ring) {
 				refreshes++;
@@ -397,11 +280,11 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 			heap_settle(heap, heap_next_stamp(heap, ring));
 		heap->stretch = NULL;
 		if (run == HEAP_RUN_FAILED)
-			return heap->err && heap->err->code ? heap->err->code : -EIO;
+			return heap->out.err && heap->out.err->code ? heap->out.err->code : -EIO;
 		if (run != HEAP_RUN_WAIT)
 			ring->wait = HEAP_WAIT_NO;
-		heap->look_left += (ring->tail - before) * LOOK_AHEAD_SHARE;
-		heap->look_left = MIN(heap->look_left, LOOK_AHEAD_MOST);
+		heap->merge.look_left += (ring->tail - before) * LOOK_AHEAD_SHARE;
+		heap->merge.look_left = MIN(heap->merge.look_left, LOOK_AHEAD_MOST);
 		if (ring->tail != before)
 			publish_tail(heap, ring);
 		if (run == HEAP_RUN_BAD) {

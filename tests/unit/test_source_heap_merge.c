@@ -182,7 +182,8 @@ static void a_free_is_owed_although_another_address_took_its_place(void **state)
 	fixture_open(&f);
 	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
 		;
-	while (heap_recent_pair(f.heap, block) != heap_recent_pair(f.heap, same_place))
+	while (heap_recent_pair(&f.heap->books, block) !=
+	       heap_recent_pair(&f.heap->books, same_place))
 		same_place += 16;
 	produce_thread(&f.a, 1);
 	produce_stamp(&f.a, f.heap, 10);
@@ -244,7 +245,7 @@ static void a_realloc_whose_end_may_not_be_taken_yet_has_released_nothing(void *
 	produce_thread(&f.a, 1);
 	produce_alloc(&f.a, old, 16, 0);
 	fixture_drain(&f);
-	struct heap_ring *ring = &f.heap->rings[f.heap->active[0]];
+	struct heap_ring *ring = &f.heap->merge.rings[f.heap->merge.active[0]];
 	produce_realloc(&f.a, old, moved, 32, 0);
 	ring->head = __atomic_load_n(&ring->slot->head, __ATOMIC_ACQUIRE);
 	assert_int_equal(ring->head - ring->tail, 24);
@@ -252,12 +253,12 @@ static void a_realloc_whose_end_may_not_be_taken_yet_has_released_nothing(void *
 	assert_int_equal(heap_run_ring(f.heap, ring, UINT64_MAX, false), HEAP_RUN_EMPTY);
 	assert_int_equal(ring->tail, ring->safe);
 	assert_true(ring->realloc_pending && !ring->realloc_freed);
-	assert_int_not_equal(live_find(&f.heap->live, old), BLOCK_NONE);
+	assert_int_not_equal(live_find(&f.heap->books.live, old), BLOCK_NONE);
 	ring->safe = ring->head;
 	assert_int_equal(heap_run_ring(f.heap, ring, UINT64_MAX, false), HEAP_RUN_EMPTY);
 	assert_false(ring->realloc_pending);
-	assert_int_equal(live_find(&f.heap->live, old), BLOCK_NONE);
-	assert_int_not_equal(live_find(&f.heap->live, moved), BLOCK_NONE);
+	assert_int_equal(live_find(&f.heap->books.live, old), BLOCK_NONE);
+	assert_int_not_equal(live_find(&f.heap->books.live, moved), BLOCK_NONE);
 	fixture_finish(&f);
 	assert_int_equal(f.books->allocs, 2);
 	assert_int_equal(f.books->frees, 1);
@@ -276,10 +277,10 @@ static void addresses_freed_lately_are_known_in_every_arena(void **state)
 		for (uint64_t n = 0; n < blocks; n++) {
 			uint64_t addr = 0x7f0000000000 + n / each * (64 << 20) + n % each * 64;
 			if (!look) {
-				heap_note_free(f.heap, addr, f.heap->last_ns);
+				heap_note_free(&f.heap->books, addr, f.heap->last_ns);
 				continue;
 			}
-			const struct heap_recent *pair = heap_recent_pair(f.heap, addr);
+			const struct heap_recent *pair = heap_recent_pair(&f.heap->books, addr);
 			assert_true(pair[0].addr == heap_recent_addr(addr) ||
 				    pair[1].addr == heap_recent_addr(addr));
 		}

@@ -65,11 +65,11 @@ static void only_threads_that_live_are_asked_for_their_names(void **state)
 	}
 	produce_thread(&f.b, (uint32_t)gettid());
 	fixture_drain(&f);
-	assert_int_equal(f.heap->thread_count, 1001);
+	assert_int_equal(f.heap->names.thread_count, 1001);
 	assert_int_equal(pthread_setname_np(pthread_self(), "renamed"), 0);
 	assert_int_equal(source_heap_housekeep(f.heap, &f.books->sink, 1, &err), 0);
-	assert_int_equal(f.heap->living_count, 1);
-	uint32_t mine = f.heap->living[0];
+	assert_int_equal(f.heap->names.living_count, 1);
+	uint32_t mine = f.heap->names.living[0];
 	assert_int_equal(f.books->thread[mine].tid, gettid());
 	assert_string_equal(f.books->thread[mine].name, "renamed");
 	assert_int_equal(f.books->wrong, 0);
