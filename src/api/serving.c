@@ -177,6 +177,15 @@ const char *serving_note(const struct serving *s)
 	return http_server_note(s->server);
 }
 
+uint16_t serving_open_port(const struct serving *s)
+{
+	static const char local[] = "http://127.0.0.1:";
+	const char *url = serving_note(s) ? serving_url(s) : "";
+	return strncmp(url, local, sizeof(local) - 1) == 0
+		       ? (uint16_t)strtoul(url + sizeof(local) - 1, NULL, 10)
+		       : 0;
+}
+
 int serving_add(struct serving *s, const char *path, struct err *err)
 {
 	const struct shelf_item *item = books_add(s->books, path, err);

@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include <stdint.h>
+
 #include "api/http.h"
 #include "api/v1.h"
 #include "base/err.h"
@@ -39,6 +41,8 @@ struct serving *serving_new(const struct serving_opt *opt, const char *const *pa
 const char *serving_url(const struct serving *serving);
 /** serving_note() - a line on who can read what is served; NULL where a token guards it. Lent. */
 const char *serving_note(const struct serving *serving);
+/** serving_open_port() - of 127.0.0.1, where whoever has no token may ask: the program that is recorded itself. 0: there is none. */
+uint16_t serving_open_port(const struct serving *serving);
 /** serving_add() - a recording that is just being written. -ENOMEM, -E2BIG. */
 int serving_add(struct serving *serving, const char *path, struct err *err);
 /** serving_tell() - v1_tell(): an event for pages that listen. */

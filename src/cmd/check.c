@@ -23,9 +23,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct check *check = state->input;
 	switch (key) {
 	case OPT_FORMAT:
-		check->json = strcmp(arg, "json") == 0;
-		if (!check->json && strcmp(arg, "text") != 0)
-			cmd_usage("no format '%s': text or json", arg);
+		check->json = cmd_take_json(arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		cmd_usage("unexpected '%s'", arg);

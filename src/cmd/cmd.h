@@ -70,8 +70,29 @@ pid_t cmd_take_pid(const char *arg);
 int cmd_take_json(const char *arg);
 /** cmd_take_format() - one of @words by its place; else the usage error names @hint. */
 int cmd_take_format(const char *arg, const char *const *words, size_t count, const char *hint);
-/** cmd_find_word() - which of @words @arg is; -1: none. */
-int cmd_find_word(const char *arg, const char *const *words, size_t count);
+/** cmd_take_word() - which of @words @arg is; else the usage error names @what it is not, and all of them. */
+int cmd_take_word(const char *what, const char *arg, const char *const *words, size_t count);
+
+/** struct cmd_field - an option that sets one field of what is parsed into: an int to 1, or a text to its value. */
+struct cmd_field {
+	int key; /* 0 ends a table of them */
+	size_t at;
+	int is_text;
+};
+#define CMD_HAS_TYPE(type, member, want)                                                     \
+	(0 *                                                                                 \
+	 sizeof(char[__builtin_types_compatible_p(__typeof__(((type *)0)->member), want) ? 1 \
+											 : -1]))
+#define CMD_FLAG(key, type, member)                                              \
+	{                                                                        \
+		key, offsetof(type, member) + CMD_HAS_TYPE(type, member, int), 0 \
+	}
+#define CMD_TEXT(key, type, member)                                                       \
+	{                                                                                 \
+		key, offsetof(type, member) + CMD_HAS_TYPE(type, member, const char *), 1 \
+	}
+/** cmd_take_field() - whether @key is one of @fields; then it is set in @input. */
+int cmd_take_field(const struct cmd_field *fields, int key, const char *arg, void *input);
 
 /** cmd_take_duration() - @arg of an option as nanoseconds, more than none; what is no duration is a usage error. */
 uint64_t cmd_take_duration(const char *arg);

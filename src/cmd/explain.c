@@ -87,9 +87,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		x->freeze = 1;
 		return 0;
 	case OPT_FORMAT:
-		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
-			cmd_usage("--format is text or json, not '%s'", arg);
-		x->json = arg[0] == 'j';
+		x->json = cmd_take_json(arg);
 		return 0;
 	case 'o':
 		x->output = cmd_take_recording(arg);

@@ -74,8 +74,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct parsed *p = state->input;
 	static const char *const formats[] = { "jsonl", "json", "table" };
+	static const char *const roles[] = { "initiator", "responder" };
 	struct net_job *job = &p->job;
-	int which;
 	switch (key) {
 	case OPT_CONFIG:
 		job->config = arg;
@@ -93,22 +93,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				  arg);
 		return 0;
 	case OPT_ROLE:
-		if (strcmp(arg, "initiator") == 0)
-			job->role = NET_ROLE_INITIATOR;
-		else if (strcmp(arg, "responder") == 0)
-			job->role = NET_ROLE_RESPONDER;
-		else
-			cmd_usage("unknown role '%s': initiator or responder", arg);
+		job->role = cmd_take_word("role", arg, roles, ARRAY_LEN(roles))
+				    ? NET_ROLE_RESPONDER
+				    : NET_ROLE_INITIATOR;
 		return 0;
 	case OPT_STORE:
 		job->store_path = arg;
 		return 0;
 	case OPT_FORMAT:
 		p->format_given = 1;
-		which = cmd_find_word(arg, formats, ARRAY_LEN(formats));
-		if (which < 0)
-			cmd_usage("unknown format '%s': jsonl, json or table", arg);
-		job->format = (enum out_capture_format)which;
+		job->format = (enum out_capture_format)cmd_take_word("format", arg, formats,
+								     ARRAY_LEN(formats));
 		return 0;
 	case ARGP_KEY_ARG:
 		return word(p, arg, state);

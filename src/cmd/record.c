@@ -82,12 +82,23 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
+static const struct cmd_field fields[] = {
+	CMD_FLAG('q', struct record_opt, quiet),
+	CMD_FLAG(OPT_NO_SUPPRESS, struct record_opt, suppressions.off),
+	CMD_FLAG(OPT_NO_NAMES, struct record_opt, no_names),
+	CMD_FLAG(OPT_FREE_STACKS, struct record_opt, free_stacks),
+	CMD_FLAG(OPT_FOLLOW, struct record_opt, follow_children),
+	{ 0 },
+};
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_opt *opt = state->input;
 	struct err err = { 0 };
 	uint64_t ns;
 	char *end;
+	if (cmd_take_field(fields, key, arg, opt))
+		return 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &opt->serving;
@@ -98,12 +109,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_DURATION:
 		opt->duration_ns = cmd_take_duration(arg);
 		return 0;
-	case 'q':
-		opt->quiet = 1;
-		return 0;
 	case OPT_FORMAT:
-		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
-			cmd_usage("--format is text or json, not '%s'", arg);
+		cmd_take_json(arg);
 		opt->format = arg;
 		return 0;
 	case OPT_REPORT:
@@ -118,9 +125,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_SUPPRESS:
 		quiet_take(&opt->suppressions, arg);
 		return 0;
-	case OPT_NO_SUPPRESS:
-		opt->suppressions.off = 1;
-		return 0;
 	case OPT_ON_FULL:
 		if (strcmp(arg, "wait") != 0 && strcmp(arg, "limit") != 0 &&
 		    strcmp(arg, "drop") != 0)
@@ -131,15 +135,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (query_duration_parse(arg, &ns, NULL) < 0 || !ns)
 			cmd_usage("'%s' is not a time like 1ms, 10us, 1ns", arg);
 		opt->stamp_every_event = ns < MS;
-		return 0;
-	case OPT_NO_NAMES:
-		opt->no_names = 1;
-		return 0;
-	case OPT_FREE_STACKS:
-		opt->free_stacks = 1;
-		return 0;
-	case OPT_FOLLOW:
-		opt->follow_children = 1;
 		return 0;
 	case OPT_BUDGET:
 		errno = 0;
@@ -214,16 +209,6 @@ static void print_hint(const char *text)
 	fprintf(stderr, "hint: %s\n", text);
 }
 
-/* Where the program itself may ask for what is recorded of it: whoever has no token. */
-static uint16_t open_port(const struct serving *serving)
-{
-	static const char local[] = "http://127.0.0.1:";
-	const char *url = serving && serving_note(serving) ? serving_url(serving) : "";
-	return strncmp(url, local, sizeof(local) - 1) == 0
-		       ? (uint16_t)strtoul(url + sizeof(local) - 1, NULL, 10)
-		       : 0;
-}
-
 static int record_program(const struct record_opt *opt, const char *comment, char **argv)
 {
 	struct err err = { 0 };
@@ -254,7 +239,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		.follow_exec = 1,
 		.duration_ns = opt->duration_ns,
 		.stamp_every_event = opt->stamp_every_event,
-		.served_port = open_port(serving),
+		.served_port = serving ? serving_open_port(serving) : 0,
 		.follow_children = opt->follow_children,
 		.snapshots = opt->snapshots,
 		.snapshot_ns = opt->snapshot_ns,

@@ -114,6 +114,17 @@ static void check(const struct regions *r)
 		cmd_usage("-q prints nothing, and -o says where to print");
 }
 
+static const struct cmd_field fields[] = {
+	CMD_FLAG(OPT_ALL, struct regions, all),
+	CMD_TEXT(OPT_DIFF, struct regions, base_path),
+	CMD_FLAG('q', struct regions, quiet),
+	CMD_FLAG(OPT_BYTES, struct regions, raw),
+	CMD_FLAG(OPT_QUICK, struct regions, quick),
+	CMD_FLAG(OPT_COMPAT, struct regions, compat),
+	CMD_FLAG(OPT_CLASSES, struct regions, classes),
+	{ 0 },
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	static const char *const formats[] = { "text", "json", "csv" };
@@ -122,7 +133,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		"label", "vma", "file", "module", "thread", "process"
 	};
 	struct regions *r = state->input;
-	int word;
+	if (cmd_take_field(fields, key, arg, r))
+		return 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &r->targets;
@@ -132,31 +144,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r->top = cmd_take_number("--top", arg, 0, TOP_MAX);
 		r->top_given = 1;
 		break;
-	case OPT_ALL:
-		r->all = 1;
-		break;
 	case OPT_SORT:
-		word = cmd_find_word(arg, sorts, ARRAY_LEN(sorts));
-		if (word < 0)
-			cmd_usage("unknown order '%s': rss, pss, swap, virtual or growth", arg);
-		r->sort = (enum regions_sort)word;
+		r->sort = (enum regions_sort)cmd_take_word("order", arg, sorts, ARRAY_LEN(sorts));
 		r->sort_given = 1;
 		break;
 	case OPT_GROUP:
-		word = cmd_find_word(arg, groups, ARRAY_LEN(groups));
-		if (word < 0)
-			cmd_usage("unknown group '%s': label, vma, file, module, thread or process",
-				  arg);
-		r->group = (enum regions_group)word;
-		break;
-	case OPT_DIFF:
-		r->base_path = arg;
+		r->group =
+			(enum regions_group)cmd_take_word("group", arg, groups, ARRAY_LEN(groups));
 		break;
 	case OPT_FORMAT:
-		word = cmd_find_word(arg, formats, ARRAY_LEN(formats));
-		if (word < 0)
-			cmd_usage("unknown format '%s': text, json or csv", arg);
-		r->format = (enum out_regions_format)word;
+		r->format = (enum out_regions_format)cmd_take_word("format", arg, formats,
+								   ARRAY_LEN(formats));
 		r->format_given = 1;
 		break;
 	case OPT_JSONL:
@@ -168,23 +166,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			cmd_usage("-o needs a file name");
 		r->output = arg;
 		break;
-	case 'q':
-		r->quiet = 1;
-		break;
-	case OPT_BYTES:
-		r->raw = 1;
-		break;
-	case OPT_QUICK:
-		r->quick = 1;
-		break;
 	case OPT_PROBE:
 		r->probe = r->watch.probe = 1;
-		break;
-	case OPT_COMPAT:
-		r->compat = 1;
-		break;
-	case OPT_CLASSES:
-		r->classes = 1;
 		break;
 	case ARGP_KEY_ARG:
 		if (serving_takes(&r->watch.serving, arg))

@@ -173,11 +173,7 @@ static void take_order(struct sample_args *a, const char *arg)
 {
 	static const char *const words[] = { "traffic", "count",     "live",
 					     "growth",  "temporary", "peak" };
-	int word = cmd_find_word(arg, words, ARRAY_LEN(words));
-	if (word < 0)
-		cmd_usage("unknown order '%s': count, traffic, live, growth, temporary or peak",
-			  arg);
-	a->out.order = (enum out_sample_order)word;
+	a->out.order = (enum out_sample_order)cmd_take_word("order", arg, words, ARRAY_LEN(words));
 	a->order_given = 1;
 }
 
@@ -241,19 +237,30 @@ static void check(struct sample_args *a)
 	a->out.has_live = a->leaks;
 }
 
+static const struct cmd_field fields[] = {
+	CMD_TEXT(OPT_PROGRAM, struct sample_args, file),
+	CMD_TEXT('f', struct sample_args, function),
+	CMD_FLAG(OPT_LEAKS, struct sample_args, leaks),
+	CMD_FLAG(OPT_ASCENDING, struct sample_args, out.ascending),
+	CMD_FLAG(OPT_FEW, struct sample_args, out.all),
+	CMD_TEXT(OPT_CSV, struct sample_args, csv),
+	CMD_FLAG(OPT_CSV_FLAT, struct sample_args, csv_flat),
+	CMD_TEXT(OPT_FLAME, struct sample_args, flame),
+	CMD_FLAG(OPT_NOP5, struct sample_args, want.allow_nop5),
+	CMD_TEXT(OPT_REPORT, struct sample_args, report),
+	CMD_FLAG('q', struct sample_args, quiet),
+	{ 0 },
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct sample_args *a = state->input;
+	if (cmd_take_field(fields, key, arg, a))
+		return 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &a->targets;
 		state->child_inputs[1] = &a->serving;
-		break;
-	case OPT_PROGRAM:
-		a->file = arg;
-		break;
-	case 'f':
-		a->function = arg;
 		break;
 	case OPT_BYTES:
 		a->sampler.sample_bytes = take_size("--sample-bytes", arg);
@@ -274,9 +281,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->sampler.bytes_max = take_size("--max-alloc-size", arg);
 		if (!a->sampler.bytes_max)
 			cmd_usage("--max-alloc-size 0 leaves nothing");
-		break;
-	case OPT_LEAKS:
-		a->leaks = 1;
 		break;
 	case OPT_OLDER:
 		a->leaks = 1;
@@ -299,12 +303,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->out.top = cmd_take_number("--top", arg, 0, 10000000);
 		a->top_given = 1;
 		break;
-	case OPT_ASCENDING:
-		a->out.ascending = 1;
-		break;
-	case OPT_FEW:
-		a->out.all = 1;
-		break;
 	case OPT_SKIP_SIZE:
 		a->out.skip_bytes = take_size("--skip-size", arg);
 		break;
@@ -320,15 +318,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_JSONL:
 		a->json = a->jsonl = a->format_given = 1;
-		break;
-	case OPT_CSV:
-		a->csv = arg;
-		break;
-	case OPT_CSV_FLAT:
-		a->csv_flat = 1;
-		break;
-	case OPT_FLAME:
-		a->flame = arg;
 		break;
 	case OPT_KERNEL:
 		a->kernel = a->sampler.kernel = 1;
@@ -353,18 +342,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			cmd_usage("unknown tier '%s': a or b; c is b where it is above the budget",
 				  arg);
 		break;
-	case OPT_NOP5:
-		a->want.allow_nop5 = 1;
-		break;
-	case OPT_REPORT:
-		a->report = arg;
-		break;
 	case 'o':
 		a->output = cmd_take_recording(arg);
 		a->leaks = a->sampler.events = 1;
-		break;
-	case 'q':
-		a->quiet = 1;
 		break;
 	case OPT_DURATION:
 		a->duration_ns = take_time("--duration", arg);

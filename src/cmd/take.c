@@ -67,7 +67,7 @@ pid_t cmd_take_pid(const char *arg)
 	return (pid_t)pid;
 }
 
-int cmd_find_word(const char *arg, const char *const *words, size_t count)
+static int find_word(const char *arg, const char *const *words, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(arg, words[i]) == 0)
@@ -75,10 +75,40 @@ int cmd_find_word(const char *arg, const char *const *words, size_t count)
 	return -1;
 }
 
+int cmd_take_word(const char *what, const char *arg, const char *const *words, size_t count)
+{
+	char all[256];
+	int word = find_word(arg, words, count), used = 0;
+	for (size_t i = 0; word < 0 && i < count && used < (int)sizeof(all); i++)
+		used += snprintf(all + used, sizeof(all) - (size_t)used, "%s%s",
+				 i == 0           ? ""
+				 : i + 1 == count ? " or "
+						  : ", ",
+				 words[i]);
+	if (word < 0)
+		cmd_usage("unknown %s '%s': %s", what, arg, all);
+	return word;
+}
+
+int cmd_take_field(const struct cmd_field *fields, int key, const char *arg, void *input)
+{
+	for (; fields->key; fields++) {
+		char *at = (char *)input + fields->at;
+		if (fields->key != key)
+			continue;
+		if (fields->is_text)
+			*(const char **)at = arg;
+		else
+			*(int *)at = 1;
+		return 1;
+	}
+	return 0;
+}
+
 int cmd_take_format(const char *arg, const char *const *words, size_t count, const char *hint)
 {
 	struct err err = { 0 };
-	int word = cmd_find_word(arg, words, count);
+	int word = find_word(arg, words, count);
 	if (word >= 0)
 		return word;
 	err_set(&err, -EINVAL, "unknown format '%s'", arg);
@@ -89,10 +119,7 @@ int cmd_take_format(const char *arg, const char *const *words, size_t count, con
 int cmd_take_json(const char *arg)
 {
 	static const char *const words[] = { "text", "json" };
-	int word = cmd_find_word(arg, words, ARRAY_LEN(words));
-	if (word < 0)
-		cmd_usage("unknown format '%s': text or json", arg);
-	return word;
+	return cmd_take_word("format", arg, words, ARRAY_LEN(words));
 }
 
 const char *cmd_take_recording(const char *arg)

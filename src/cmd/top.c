@@ -9,9 +9,10 @@
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
-#include "cmd/processes.h"
 #include "cmd/select.h"
 #include "out/name.h"
+#include "proc/processes.h"
+#include "tui/crowd.h"
 #include "tui/paint.h"
 #include "tui/session.h"
 
@@ -111,10 +112,15 @@ static int show_heap(struct top *t, pid_t pid)
 	return rc;
 }
 
+static int read_processes(void *name, struct process_row *rows, size_t room, struct err *err)
+{
+	return processes_read(name, rows, room, err);
+}
+
 /** show_processes() - and the heap of whichever is picked. 0, or negative errno. */
 static int show_processes(struct top *t)
 {
-	const struct crowd_opt opt = { .read = processes_read,
+	const struct crowd_opt opt = { .read = read_processes,
 				       .ctx = (void *)t->name,
 				       .words = t->name,
 				       .delay_ns = t->delay_ns };

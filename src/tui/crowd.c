@@ -41,8 +41,8 @@ struct past {
 
 struct crowd {
 	struct crowd_opt opt;
-	struct crowd_row *rows; /* room for CROWD_ROWS_MAX: what is not there takes no memory */
-	uint32_t count;         /* that are shown, of @all */
+	struct process_row *rows; /* room for CROWD_ROWS_MAX: what is not there takes no memory */
+	uint32_t count;           /* that are shown, of @all */
 	uint32_t all;
 	uint64_t total_bytes, time_ns, before_ns;
 	struct past past[PAST]; /* oldest first */
@@ -69,12 +69,12 @@ static int by_pid(const void *a, const void *b)
 	return x->pid < y->pid ? -1 : x->pid > y->pid;
 }
 
-static int64_t change(const struct crowd_row *r)
+static int64_t change(const struct process_row *r)
 {
 	return (int64_t)r->rss_bytes - (int64_t)r->before_bytes;
 }
 
-static int compare(const struct crowd *c, const struct crowd_row *a, const struct crowd_row *b)
+static int compare(const struct crowd *c, const struct process_row *a, const struct process_row *b)
 {
 	int order = 0;
 	if (c->sort == SORT_CHANGE)
@@ -95,7 +95,7 @@ static int in_order(const void *a, const void *b, void *ctx)
 	return compare(ctx, a, b);
 }
 
-static int matches(const struct crowd *c, const struct crowd_row *r)
+static int matches(const struct crowd *c, const struct process_row *r)
 {
 	char pid[16];
 	snprintf(pid, sizeof(pid), "%d", (int)r->pid);
@@ -133,7 +133,7 @@ static void arrange(struct crowd *c)
 	for (uint32_t i = 0; i < c->all; i++) {
 		if (!matches(c, &c->rows[i]))
 			continue;
-		const struct crowd_row row = c->rows[i];
+		const struct process_row row = c->rows[i];
 		c->rows[i] = c->rows[shown];
 		c->rows[shown++] = row;
 	}
@@ -155,7 +155,7 @@ static int renew(struct crowd *c)
 	const struct past *before = c->base.held ? &c->base : c->past_count ? &c->past[0] : NULL;
 	c->before_ns = before ? before->time_ns : c->time_ns;
 	for (uint32_t i = 0; i < c->all; i++) {
-		struct crowd_row *r = &c->rows[i];
+		struct process_row *r = &c->rows[i];
 		const struct held key = { .pid = r->pid };
 		const struct held *held =
 			before ? bsearch(&key, before->held, before->count, sizeof(key), by_pid)
@@ -173,7 +173,7 @@ static int renew(struct crowd *c)
 
 /* ---- the screen ------------------------------------------------------------------------------------------------------- */
 
-static void put_change(struct grid *grid, unsigned line, unsigned end, const struct crowd_row *r)
+static void put_change(struct grid *grid, unsigned line, unsigned end, const struct process_row *r)
 {
 	char value[TEXT_NUMBER_MAX], text[TEXT_NUMBER_MAX + 1];
 	int64_t by = change(r);
@@ -209,7 +209,7 @@ static void put_rows(struct crowd *c, struct grid *grid)
 	grid_put(grid, 2, name, grid->columns - name, GRID_PLAIN, "PROCESS");
 	grid_style_row(grid, 2, GRID_HEAD);
 	for (unsigned i = 0; i < c->list.shown && c->list.top + i < c->count; i++) {
-		const struct crowd_row *r = &c->rows[c->list.top + i];
+		const struct process_row *r = &c->rows[c->list.top + i];
 		unsigned line = 3 + i;
 		snprintf(text, sizeof(text), "%d", (int)r->pid);
 		grid_put_right(grid, line, PID, PID, GRID_PLAIN, text);

@@ -8,19 +8,13 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "proc/processes.h"
 
 #define CROWD_ROWS_MAX 65536
 
-struct crowd_row {
-	pid_t pid;
-	uint64_t rss_bytes, peak_bytes; /* peak_bytes: 0 where nobody tells */
-	uint64_t before_bytes; /* the crowd's: RSS at the reading that changes are told from */
-	char name[120];
-};
-
 struct crowd_opt {
 	/* the processes now, in any order: at most @room; how many, or negative errno with @err */
-	int (*read)(void *ctx, struct crowd_row *rows, size_t room, struct err *err);
+	int (*read)(void *ctx, struct process_row *rows, size_t room, struct err *err);
 	void *ctx;
 	const char *words; /* what is shown; NULL: all */
 	uint64_t delay_ns; /* between two readings */

@@ -211,14 +211,35 @@ static void numbers_are_taken_within_their_bounds_and_whole(void **state)
 static void words_and_programs_are_found(void **state)
 {
 	(void)state;
-	static const char *const words[] = { "rss", "pss" };
+	static const char *const words[] = { "rss", "pss", "swap" };
 	char *with[] = { (char *)"run", (char *)"-q", (char *)"--", (char *)"ls" };
-	assert_int_equal(cmd_find_word("pss", words, 2), 1);
-	assert_int_equal(cmd_find_word("ps", words, 2), -1);
+	assert_int_equal(cmd_take_word("order", "pss", words, 3), 1);
+	if (setjmp(refused) == 0)
+		cmd_take_word("order", "ps", words, 3);
+	assert_string_equal(said, "unknown order 'ps': rss, pss or swap");
 	assert_int_equal(cmd_take_json("text"), 0);
 	assert_int_equal(cmd_take_json("json"), 1);
 	assert_int_equal(cmd_names_program(4, with), 1);
 	assert_int_equal(cmd_names_program(2, with), 0);
+}
+
+static void a_field_is_set_by_its_option_alone(void **state)
+{
+	(void)state;
+	struct fields {
+		int all, quiet;
+		const char *path;
+	} f = { 0 };
+	static const struct cmd_field fields[] = { CMD_FLAG('a', struct fields, all),
+						   CMD_FLAG('q', struct fields, quiet),
+						   CMD_TEXT('o', struct fields, path),
+						   { 0 } };
+	assert_int_equal(cmd_take_field(fields, 'x', "y", &f), 0);
+	assert_int_equal(cmd_take_field(fields, 'q', NULL, &f), 1);
+	assert_int_equal(cmd_take_field(fields, 'o', "y", &f), 1);
+	assert_int_equal(f.all, 0);
+	assert_int_equal(f.quiet, 1);
+	assert_string_equal(f.path, "y");
 }
 
 int main(void)
@@ -231,6 +252,7 @@ int main(void)
 		cmocka_unit_test(more_ids_than_there_is_room_for_are_refused),
 		cmocka_unit_test(numbers_are_taken_within_their_bounds_and_whole),
 		cmocka_unit_test(words_and_programs_are_found),
+		cmocka_unit_test(a_field_is_set_by_its_option_alone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

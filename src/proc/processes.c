@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/processes.h"
+#include "proc/processes.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -47,7 +47,7 @@ static void put_name(pid_t pid, char *name, size_t size)
 }
 
 /** take() - 1: it is one of them. */
-static int take(pid_t pid, const char *glob, struct crowd_row *row)
+static int take(pid_t pid, const char *glob, struct process_row *row)
 {
 	struct proc_gauge gauge = { .pid = pid };
 	struct proc_memory memory = { 0 };
@@ -56,14 +56,14 @@ static int take(pid_t pid, const char *glob, struct crowd_row *row)
 	/* kernel threads hold nothing, nor does what has ended */
 	if (rc < 0 || !memory.rss_bytes || !is_named(pid, glob))
 		return 0;
-	*row = (struct crowd_row){ .pid = pid, .rss_bytes = memory.rss_bytes };
+	*row = (struct process_row){ .pid = pid, .rss_bytes = memory.rss_bytes };
 	if (proc_peak_rss(pid, &row->peak_bytes) < 0)
 		row->peak_bytes = 0;
 	put_name(pid, row->name, sizeof(row->name));
 	return 1;
 }
 
-int processes_read(void *ctx, struct crowd_row *rows, size_t room, struct err *err)
+int processes_read(const char *glob, struct process_row *rows, size_t room, struct err *err)
 {
 	DIR *dir = opendir("/proc");
 	int count = 0;
@@ -71,7 +71,7 @@ int processes_read(void *ctx, struct crowd_row *rows, size_t room, struct err *e
 		return err_set(err, -errno, "cannot list processes");
 	for (struct dirent *entry; (size_t)count < room && (entry = readdir(dir));)
 		if (isdigit((unsigned char)entry->d_name[0]))
-			count += take((pid_t)strtol(entry->d_name, NULL, 10), ctx, &rows[count]);
+			count += take((pid_t)strtol(entry->d_name, NULL, 10), glob, &rows[count]);
 	closedir(dir);
 	return count;
 }
