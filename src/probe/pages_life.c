@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/desk.h"
+#include "probe/pages_kept.h"
 #include "proc/proc.h"
 #include "recorder/pages_record.h"
 
@@ -23,11 +24,7 @@
 #define WALK_FIRST_NS 10000000ull
 #define WALK_LIVE_NS 1000000000ull /* on a terminal, or where somebody asks by HTTP */
 #define WALK_ELSE_NS 5000000000ull
-#define HISTORY_MAX 64
-#define HISTORY_EVERY_NS 1000000000ull
-#define RECENT_MAX 40   /* readings for --since */
-#define RECENT_PARTS 32 /* so finely its time is met */
-#define WALK_SHARE 50   /* of the time, one part at most goes into counting where somebody looks */
+#define WALK_SHARE 50 /* of the time, one part at most goes into counting where somebody looks */
 #define WALK_ELSE_SHARE 100
 #define WALK_ASKED_SHARE 4          /* where somebody asks by HTTP: a fifth of the time at most */
 #define ASKED_WAIT_NS 2000000000ull /* then the last reading is the answer; it says how old it is */
@@ -46,13 +43,9 @@ struct pages_life {
 	int waited;             /* for a name, which was said */
 	struct page_shot *shot; /* the last one; under lock for the threads of the server */
 	pthread_mutex_t lock;
-	struct desk desk;      /* whoever asks is answered with what was counted from then on */
-	uint64_t asked_due_ns; /* not before */
-	struct page_shot *kept[HISTORY_MAX]; /* earlier ones, thinned out; under lock */
-	size_t kept_count;
-	uint64_t kept_every_ns;
-	struct page_shot *recent[RECENT_MAX]; /* for --since: one of before, then those of within */
-	size_t recent_count;
+	struct desk desk;       /* whoever asks is answered with what was counted from then on */
+	uint64_t asked_due_ns;  /* not before */
+	struct pages_kept kept; /* what is for HTTP: under lock */
 	struct pages_record *record; /* NULL: none asked for */
 };
 
@@ -79,64 +72,20 @@ struct page_shot *pages_life_fresh(void *life)
 struct page_shot *pages_life_past(void *life, uint64_t ago_ns)
 {
 	struct pages_life *l = life;
-	struct page_shot *found = NULL;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	pthread_mutex_lock(&l->lock);
-	for (size_t i = 0; i < l->kept_count; i++)
-		if (now - l->kept[i]->time_ns >= ago_ns)
-			found = l->kept[i];
-	page_shot_get(found);
+	struct page_shot *found = pages_kept_past(&l->kept, clock_ns(CLOCK_MONOTONIC), ago_ns);
 	pthread_mutex_unlock(&l->lock);
 	return found;
 }
 
 const struct page_shot *pages_life_then(const struct pages_life *l)
 {
-	return l->recent_count ? l->recent[0] : NULL;
+	return pages_kept_then(&l->kept);
 }
 
 struct pageown *pages_life_pages(struct pages_life *l)
 {
 	return l->pages;
-}
-
-/* The reading that was just made joins them. */
-static void keep_recent(struct pages_life *l)
-{
-	struct page_shot **all = l->recent;
-	size_t drop = 0, count = l->recent_count;
-	uint64_t now = l->shot->time_ns;
-	if (count && now - all[count - 1]->time_ns < l->opt.since_ns / RECENT_PARTS)
-		return;
-	while (drop + 1 < count && now - all[drop + 1]->time_ns >= l->opt.since_ns)
-		drop++;
-	drop += !drop && count == RECENT_MAX;
-	for (size_t i = 0; i < drop; i++)
-		page_shot_put(all[i]);
-	memmove(all, all + drop, (count - drop) * sizeof(*all));
-	l->recent_count = count - drop;
-	all[l->recent_count++] = page_shot_get(l->shot);
-}
-
-/* Earlier readings for whoever asks by HTTP: when there is no more room every second one goes. */
-static void keep(struct pages_life *l)
-{
-	if (!l->kept_every_ns)
-		l->kept_every_ns = HISTORY_EVERY_NS;
-	if (l->kept_count &&
-	    l->shot->time_ns - l->kept[l->kept_count - 1]->time_ns < l->kept_every_ns)
-		return;
-	if (l->kept_count == HISTORY_MAX) {
-		for (size_t i = 0; i < HISTORY_MAX; i++) {
-			if (i % 2)
-				page_shot_put(l->kept[i]);
-			else
-				l->kept[i / 2] = l->kept[i];
-		}
-		l->kept_count = HISTORY_MAX / 2;
-		l->kept_every_ns *= 2;
-	}
-	l->kept[l->kept_count++] = page_shot_get(l->shot);
 }
 
 /* How much more or less anonymous memory was found than the kernel said behind it, beyond what is allowed. */
@@ -191,11 +140,11 @@ static int count(struct pages_life *l, struct err *err)
 	old = l->shot;
 	l->shot = shot;
 	if (l->opt.is_served && shot->count)
-		keep(l);
+		pages_kept_put(&l->kept, shot);
 	pthread_mutex_unlock(&l->lock);
 	page_shot_put(old);
 	if (l->opt.since_ns && shot->count)
-		keep_recent(l);
+		pages_kept_since(&l->kept, shot, l->opt.since_ns);
 	l->asked_due_ns = clock_ns(CLOCK_MONOTONIC) + cpu * WALK_ASKED_SHARE;
 	desk_answer(&l->desk, asked);
 	if (l->record && (rc = pages_record_put(l->record, l->shot, err)) < 0)
@@ -482,10 +431,7 @@ void pages_life_free(struct pages_life *l)
 		return;
 	pages_record_free(l->record);
 	page_shot_put(l->shot);
-	for (size_t i = 0; i < l->kept_count; i++)
-		page_shot_put(l->kept[i]);
-	for (size_t i = 0; i < l->recent_count; i++)
-		page_shot_put(l->recent[i]);
+	pages_kept_fini(&l->kept);
 	pageown_free(l->pages);
 	if (l->signals >= 0)
 		close(l->signals);

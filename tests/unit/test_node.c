@@ -24,6 +24,7 @@
 #include "node/config.h"
 #include "node/counters.h"
 #include "node/node.h"
+#include "node/replay.h"
 
 #define CAPTURE "captures/octez-outgoing"
 #define MESSAGES 109 /* of expected-initiator.json, handshake included */
@@ -173,6 +174,96 @@ static void a_captured_conversation_is_decoded_counted_and_stored(void **state)
 	assert_int_equal(stats.connections, 1);
 	assert_int_equal(node_has(&w.node, 7), 0);
 	end(&w);
+}
+
+/* ---- a capture as it stands in a file ---------------------------------------------------------------------------------- */
+
+struct counted {
+	struct message_sink sink;
+	uint64_t messages, chunks, connections;
+};
+
+static int on_connection(struct message_sink *sink, const struct message_connection *connection,
+			 struct err *err)
+{
+	(void)err;
+	(void)connection;
+	((struct counted *)sink)->connections++;
+	return 0;
+}
+
+static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
+{
+	(void)chunk;
+	(void)err;
+	((struct counted *)sink)->chunks++;
+	return 0;
+}
+
+static int on_message(struct message_sink *sink, const struct message *message, struct err *err)
+{
+	(void)message;
+	(void)err;
+	((struct counted *)sink)->messages++;
+	return 0;
+}
+
+static void a_capture_is_replayed_into_a_sink_and_a_store(void **state)
+{
+	(void)state;
+	char input[512], store[128];
+	struct err err = { 0 };
+	struct counted counted = { .sink = { on_connection, on_chunk, on_message } };
+	struct capture_stats seen = { 0 };
+	struct store_reader *reader = NULL;
+	struct store_stats stats;
+	snprintf(identity, sizeof(identity), "%s/identity.json", folder);
+	copy_identity();
+	snprintf(input, sizeof(input), "%s/" CAPTURE "/stream.jsonl", getenv("TEZOS_VECTORS"));
+	snprintf(store, sizeof(store), "%s/replayed", folder);
+	const char *const identities[] = { identity };
+	const struct node_replay_opt opt = { .input = input,
+					     .identity_paths = identities,
+					     .identity_count = 1,
+					     .role = NET_ROLE_INITIATOR,
+					     .store_path = store,
+					     .sink = &counted.sink };
+	struct node_replay *replay = node_replay_new(&opt, &err);
+	if (!replay || node_replay_run(replay, &seen, &err) < 0)
+		fail_msg("%s", err.msg);
+	node_replay_free(replay);
+	assert_int_equal(counted.messages, MESSAGES);
+	assert_int_equal(counted.chunks, CHUNKS_OUT + CHUNKS_IN);
+	assert_true(counted.connections >= 1);
+	if (store_reader_open(store, &reader, &err) < 0 ||
+	    store_reader_stats(reader, &stats, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_int_equal(stats.messages, MESSAGES);
+	assert_int_equal(stats.chunks, CHUNKS_OUT + CHUNKS_IN);
+	store_reader_close(reader);
+}
+
+static void what_cannot_be_replayed_is_refused_by_its_name(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct counted counted = { .sink = { on_connection, on_chunk, on_message } };
+	const char *const identities[] = { "/nowhere/identity.json" };
+	struct node_replay_opt opt = { .input = "/nowhere/stream.jsonl",
+				       .identity_paths = identities,
+				       .identity_count = 1,
+				       .sink = &counted.sink };
+	struct capture_stats seen = { 0 };
+	assert_null(node_replay_new(&opt, &err));
+	assert_non_null(strstr(err.msg, "/nowhere/identity.json"));
+	opt.identity_count = 0;
+	err_init(&err);
+	struct node_replay *replay = node_replay_new(&opt, &err);
+	assert_non_null(replay);
+	assert_true(node_replay_run(replay, &seen, &err) < 0);
+	assert_non_null(strstr(err.msg, "/nowhere/stream.jsonl"));
+	node_replay_free(replay);
+	assert_int_equal(counted.messages, 0);
 }
 
 static void what_was_sealed_is_decoded_once_the_identity_comes(void **state)
@@ -462,6 +553,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			a_captured_conversation_is_decoded_counted_and_stored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_capture_is_replayed_into_a_sink_and_a_store,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_cannot_be_replayed_is_refused_by_its_name,
+						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_was_sealed_is_decoded_once_the_identity_comes,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_gap_is_counted_and_the_row_says_so, set_up,
