@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * counters.h - what the network recorder counts: one table that feeds /v3/status, /metrics and docs/counters.md. A new counter
- * is a field and a row here; a test compares the page.
+ * is a row here; a test compares the page.
  */
 #ifndef NODE_COUNTERS_H
 #define NODE_COUNTERS_H
@@ -13,22 +13,80 @@
 
 #define NODE_TYPES 30 /* message types with a counter: 0 to 28 and unknown */
 
-/** What the recorder of a node has counted since it started; [0] incoming, [1] outgoing. */
+/*
+ * What the recorder of a node counts, in the order of /v3/status: SHAPE(field, section, key, family, is_gauge, unit, help, loss), see
+ * struct node_counter. A row here and the line that counts are all that a counter needs.
+ */
+#define NODE_COUNTERS(ONE, TWO, NS, BY_TYPE)                                                      \
+	ONE(identities, NULL, "identities", NULL, 1, "identities", "Identities that were loaded", \
+	    NULL)                                                                                 \
+	ONE(connections_open, "connections", "open", "byteledger_net_connections_open", 1,        \
+	    "connections", "Connections that are recorded now", NULL)                             \
+	ONE(connections_opened, "connections", "opened", "byteledger_net_connections_total", 0,   \
+	    "connections", "Connections recorded", NULL)                                          \
+	ONE(connections_late, "connections", "attached_late", NULL, 0, "connections",             \
+	    "Of them open before the recorder was", "their beginning")                            \
+	ONE(connections_sealed, "connections", "sealed",                                          \
+	    "byteledger_net_connections_sealed_total", 0, "connections",                          \
+	    "Connections with a chunk that was not decrypted when it came", NULL)                 \
+	TWO(stream_bytes, NULL, "stream_bytes", "byteledger_net_stream_bytes_total", 0, "bytes",  \
+	    "Bytes of recorded TCP streams", NULL)                                                \
+	TWO(gaps, NULL, "gaps", "byteledger_net_gaps_total", 0, "gaps",                           \
+	    "Places where bytes of a stream are missing", "bytes of a stream")                    \
+	TWO(gap_bytes, NULL, "gap_bytes", "byteledger_net_gap_bytes_total", 0, "bytes",           \
+	    "Bytes known to be missing", "bytes of a stream")                                     \
+	TWO(resyncs, NULL, "resyncs", "byteledger_net_resyncs_total", 0, "times",                 \
+	    "Times that the way back was found", NULL)                                            \
+	TWO(chunks, NULL, "chunks", "byteledger_net_chunks_total", 0, "chunks", "Chunks cut",     \
+	    NULL)                                                                                 \
+	TWO(chunks_sealed, NULL, "chunks_not_decrypted", "byteledger_net_chunks_sealed_total", 0, \
+	    "chunks", "Chunks that were not decrypted", "what they say, until an identity comes") \
+	TWO(pieces, NULL, "raw_pieces", "byteledger_net_raw_pieces_total", 0, "pieces",           \
+	    "Pieces that could not be cut into chunks", "messages in them")                       \
+	ONE(reprocessed_chunks, NULL, "reprocessed_chunks", NULL, 0, "chunks",                    \
+	    "Stored chunks that were decrypted later", NULL)                                      \
+	BY_TYPE(messages, NULL, "messages", "byteledger_net_messages_total", 0, "messages",       \
+		"Messages by type", NULL)                                                         \
+	ONE(undecodable, NULL, "undecodable", "byteledger_net_undecodable_total", 0, "messages",  \
+	    "Messages whose body was not understood", "their fields; the bytes are kept")         \
+	ONE(logs_received, "logs", "received", "byteledger_log_lines_total", 0, "lines",          \
+	    "Log datagrams and lines received", NULL)                                             \
+	ONE(logs_bytes, "logs", "bytes", NULL, 0, "bytes", "Bytes of them", NULL)                 \
+	ONE(logs_malformed, "logs", "malformed", "byteledger_log_malformed_total", 0, "lines",    \
+	    "Of them not UTF-8", NULL)                                                            \
+	ONE(logs_dropped, "logs", "dropped", "byteledger_log_dropped_total", 0, "lines",          \
+	    "Of them lost for want of room", "log lines")                                         \
+	ONE(logs_truncated, "logs", "truncated", "byteledger_log_truncated_total", 0, "lines",    \
+	    "Of them cut at 64 KiB or by their sender", "their ends")                             \
+	ONE(logs_refused_senders, "logs", "refused_senders",                                      \
+	    "byteledger_log_refused_senders_total", 0, "senders",                                 \
+	    "TCP senders closed for a new one beyond 32", "what they went on to send")            \
+	ONE(queue_bytes, "writer", "queue_bytes", "byteledger_net_queue_bytes", 1, "bytes",       \
+	    "Rows waiting to be stored, in bytes", NULL)                                          \
+	ONE(queue_bytes_max, "writer", "queue_bytes_max", NULL, 1, "bytes", "Room for such rows", \
+	    NULL)                                                                                 \
+	ONE(queue_high_water, "writer", "queue_high_water", NULL, 1, "bytes",                     \
+	    "Most that ever waited", NULL)                                                        \
+	NS(queue_delay_ns, "writer", "delay_ns", "byteledger_net_queue_delay_seconds", 1,         \
+	   "nanoseconds", "How long the rows stored last had waited", NULL)                       \
+	ONE(flushes, "writer", "flushes", NULL, 0, "times", "Times that rows were committed",     \
+	    NULL)                                                                                 \
+	ONE(store_failures, "writer", "failures", "byteledger_net_store_failures_total", 0,       \
+	    "times", "Writes to the store that failed", NULL)                                     \
+	ONE(rows_lost, "writer", "rows_lost", "byteledger_net_rows_lost_total", 0, "rows",        \
+	    "Rows that could not be stored", "chunks, messages, log lines")
+
+#define NODE_COUNTS_ONE(field, ...) uint64_t field;
+#define NODE_COUNTS_TWO(field, ...) uint64_t field[2]; /* [0] incoming, [1] outgoing */
+#define NODE_COUNTS_BY_TYPE(field, ...) uint64_t field[NODE_TYPES];
+
+/** What the recorder of a node has counted since it started. */
 struct node_counts {
 	uint32_t pids[16]; /* node processes now */
 	size_t pid_count;
 	uint64_t attached_since_ns; /* wall clock; 0 = no process yet */
-	uint64_t connections_open, connections_opened, connections_late;
-	uint64_t connections_sealed; /* with a chunk that was not decrypted when it came */
-	uint64_t stream_bytes[2], gaps[2], gap_bytes[2], resyncs[2];
-	uint64_t chunks[2], chunks_sealed[2], pieces[2]; /* cut, of them not decrypted; never cut */
-	uint64_t messages[NODE_TYPES], undecodable;
-	uint64_t identities, reprocessed_chunks;
-	uint64_t logs_received, logs_malformed, logs_dropped, logs_bytes;
-	uint64_t logs_truncated, logs_refused_senders;
-	uint64_t queue_bytes, queue_bytes_max, queue_high_water, queue_delay_ns, flushes;
-	uint64_t store_failures, rows_lost; /* of chunks, messages and log lines */
-	char store_trouble[256];            /* why rows cannot be written just now; "" = they can */
+	NODE_COUNTERS(NODE_COUNTS_ONE, NODE_COUNTS_TWO, NODE_COUNTS_ONE, NODE_COUNTS_BY_TYPE)
+	char store_trouble[256]; /* why rows cannot be written just now; "" = they can */
 };
 
 /** What the capture has counted, all nodes together. */
