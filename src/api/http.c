@@ -659,7 +659,7 @@ static int copy_hosts(struct http_server *server, const char *const *hosts)
 
 struct http_library http_library;
 
-static int get_library(struct err *err)
+int http_library_get(struct err *err)
 {
 	static const char *const files[] = { "libmicrohttpd.so.12", NULL };
 	static const struct late_function functions[] = {
@@ -695,7 +695,7 @@ static void share_descriptors(void)
 
 int http_server_start(const struct http_opt *opt, struct http_server **out, struct err *err)
 {
-	int rc = get_library(err);
+	int rc = http_library_get(err);
 	if (rc < 0)
 		return rc;
 	struct http_server *server = calloc(1, sizeof(*server));

@@ -128,6 +128,12 @@ struct http_opt {
 };
 
 /**
+ * http_library_get() - load what http_server_start() needs; for who will not be able to reach it by then. -ENOENT: it is not
+ * installed.
+ */
+int http_library_get(struct err *err);
+
+/**
  * http_server_start() - bind, listen, serve until http_server_stop().
  * @err: -EACCES where an address beyond loopback has neither token nor @no_auth; -EADDRINUSE with a hint.
  */

@@ -7,10 +7,12 @@
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <pwd.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -190,6 +192,82 @@ static void refuse_calls(void)
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
+/* ---- what it may reach of the file system ------------------------------------------------------------------------------- */
+
+#define LOOK (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define KEEP                                                                  \
+	(LOOK | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | \
+	 LANDLOCK_ACCESS_FS_REMOVE_FILE)
+#define HANDLED                                                              \
+	(KEEP | LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_REMOVE_DIR | \
+	 LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_CHAR |        \
+	 LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |      \
+	 LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_SYM)
+
+/* All below @path, which is a folder. What is not there needs no way to it. */
+static int allow(int rules, const char *path, uint64_t access)
+{
+	struct landlock_path_beneath_attr below = { .allowed_access = access };
+	int rc = 0;
+
+	below.parent_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (below.parent_fd < 0)
+		return 0;
+	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0) < 0)
+		rc = -errno;
+	close(below.parent_fd);
+	return rc;
+}
+
+/* The folder that @path lies in, and the one it leads to: a file that is replaced, or comes later, is found there. */
+static int allow_around(int rules, const char *path)
+{
+	char *ways[] = { path ? strdup(path) : NULL, path ? realpath(path, NULL) : NULL };
+	int rc = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+		char *slash = ways[i] ? strrchr(ways[i], '/') : NULL;
+		if (slash)
+			slash[slash == ways[i]] = '\0';
+		if (ways[i] && rc == 0)
+			rc = allow(rules, slash ? ways[i] : ".", LOOK);
+		free(ways[i]);
+	}
+	return rc;
+}
+
+/*
+ * Stores are written, folders of identities and of the token read, and /proc, where what it takes itself stands. By packet
+ * sockets it looks into others' descriptors to tell whose a connection is, which the kernel refuses to who is confined so:
+ * then nothing is. Kernels without it say so.
+ */
+static int refuse_paths(const struct nodes_config *c, const struct netcap *cap)
+{
+	const struct landlock_ruleset_attr all = { .handled_access_fs = HANDLED };
+	int rules, rc = 0;
+
+	if (cap && netcap_backend(cap) != NETCAP_BPF)
+		return 0;
+	rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+	if (rules < 0)
+		return 0;
+	rc = allow(rules, "/proc", LOOK);
+	if (rc == 0) /* how many numbers a counter of the kernel's has */
+		rc = allow(rules, "/sys/devices/system/cpu", LOOK);
+	if (rc == 0 && c->token_file)
+		rc = allow_around(rules, c->token_file);
+	for (size_t i = 0; rc == 0 && i < c->node_count; i++) {
+		const struct node_config *node = &c->nodes[i];
+		rc = allow(rules, node->db, KEEP);
+		for (size_t k = 0; rc == 0 && k < node->identity_count; k++)
+			rc = allow_around(rules, node->identities[k]);
+	}
+	if (rc == 0 && syscall(SYS_landlock_restrict_self, rules, 0) < 0)
+		rc = -errno;
+	close(rules);
+	return rc;
+}
+
 int nodes_privileges_drop(const struct nodes_config *config, const struct netcap *cap,
 			  struct err *err)
 {
@@ -221,6 +299,9 @@ int nodes_privileges_drop(const struct nodes_config *config, const struct netcap
 		/* fewer are always granted */
 		syscall(SYS_capset, &head, data);
 	}
+	rc = refuse_paths(config, cap);
+	if (rc < 0)
+		return err_set(err, rc, "cannot give up the file system beside the stores");
 	refuse_calls();
 	return 0;
 }

@@ -263,6 +263,9 @@ static int start(struct store *store, struct err *err)
 				"another recorder writes to it: give each its own 'db' folder");
 	}
 	rc = create_db(store, err);
+	/* what a large search sorts: what peers said lies in stores only, and the recorder reaches nothing else */
+	if (rc == 0 && !sqlite3_temp_directory)
+		sqlite3_temp_directory = sqlite3_mprintf("%s", store->path);
 	if (rc == 0)
 		rc = open_db(store->path, SQLITE_OPEN_READWRITE, &store->db, err);
 	if (rc == 0)

@@ -4,6 +4,8 @@
  * is one table, and docs/counters.md is made of it.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +29,7 @@
 #include "node/config.h"
 #include "node/counters.h"
 #include "node/node.h"
+#include "node/privileges.h"
 #include "node/replay.h"
 
 #define CAPTURE "captures/octez-outgoing"
@@ -548,9 +554,82 @@ static void the_page_of_counters_is_made_of_the_table(void **state)
 			 "build/tests/unit/unit_node writes it anew");
 }
 
+/* ---- what it gives up --------------------------------------------------------------------------------------------------- */
+
+/* 0, or what open() says. */
+static int opens(const char *path, int flags)
+{
+	int fd = open(path, flags | O_CLOEXEC, 0600);
+	int rc = fd < 0 ? errno : 0;
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static void put_file(const char *path)
+{
+	assert_int_equal(opens(path, O_CREAT | O_WRONLY), 0);
+	chmod(path, 0644);
+}
+
+/* In a process of its own, as there is no way back; bits of what was otherwise than it should be. */
+static int confined(const struct nodes_config *config, const char *at)
+{
+	struct err err = { 0 };
+	char path[256];
+	int bad = nodes_privileges_drop(config, NULL, &err) < 0;
+
+	snprintf(path, sizeof(path), "%s/outside", at);
+	bad |= (opens(path, O_RDONLY) != EACCES) << 1;
+	bad |= (opens("/etc/passwd", O_RDONLY) != EACCES) << 2;
+	snprintf(path, sizeof(path), "%s/new", at);
+	bad |= (opens(path, O_CREAT | O_WRONLY) != EACCES) << 3;
+	snprintf(path, sizeof(path), "%s/db/segment", at);
+	bad |= (opens(path, O_CREAT | O_RDWR | O_TRUNC) != 0 || unlink(path) < 0) << 4;
+	snprintf(path, sizeof(path), "%s/keys/identity.json", at);
+	bad |= (opens(path, O_RDONLY) != 0) << 5;
+	bad |= (opens(path, O_RDWR) != EACCES) << 6;
+	bad |= (opens("/proc/self/status", O_RDONLY) != 0) << 7;
+	return bad;
+}
+
+static void it_reaches_no_files_but_its_own(void **state)
+{
+	char text[512], path[128];
+	struct err err = { 0 };
+	int status;
+	(void)state;
+
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 0)
+		skip();
+	chmod(folder, 0755);
+	snprintf(path, sizeof(path), "%s/keys", folder);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/keys/identity.json", folder);
+	put_file(path);
+	snprintf(path, sizeof(path), "%s/outside", folder);
+	put_file(path);
+	snprintf(text, sizeof(text),
+		 "[[nodes]]\nname = \"one\"\ndb = \"%s/db\"\np2p = { port = 9732, identity = "
+		 "\"%s/keys/identity.json\" }\n",
+		 folder, folder);
+	struct nodes_config *config =
+		nodes_config_parse(text, strlen(text), "test", ignore, NULL, &err);
+	if (!config)
+		fail_msg("%s", err.msg);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(confined(config, folder));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	nodes_config_free(config);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(it_reaches_no_files_but_its_own, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_captured_conversation_is_decoded_counted_and_stored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_capture_is_replayed_into_a_sink_and_a_store,
