@@ -98,6 +98,8 @@ const char *http_request_tail(const struct http_request *request)
 
 const char *http_request_arg(const struct http_request *request, const char *key)
 {
+	if (request->local)
+		return http_local_arg(request->local, key);
 	return http_library.lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND,
 						    key);
 }
@@ -120,13 +122,23 @@ static enum MHD_Result look_up(void *cls, enum MHD_ValueKind kind, const char *k
 	return MHD_NO;
 }
 
+static void each_arg(const struct http_request *request, MHD_KeyValueIterator each, void *ctx)
+{
+	const struct http_local *local = request->local;
+	if (!local)
+		http_library.get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, each,
+						   ctx);
+	for (size_t i = 0; local && i < local->count; i++)
+		if (each(ctx, MHD_GET_ARGUMENT_KIND, local->keys[i], local->values[i]) != MHD_YES)
+			break;
+}
+
 int http_request_only(const struct http_request *request, const char *const *names,
 		      struct http_reply *reply)
 {
 	struct known known = { .names = names };
 	char list[480] = "";
-	http_library.get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, look_up,
-					   &known);
+	each_arg(request, look_up, &known);
 	if (!known.other)
 		return 0;
 	for (size_t i = 0, len = 0; names[i] && len < sizeof(list); i++)
@@ -148,8 +160,7 @@ static enum MHD_Result add_bytes(void *cls, enum MHD_ValueKind kind, const char 
 size_t http_request_bytes(const struct http_request *request)
 {
 	size_t bytes = 0;
-	http_library.get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_bytes,
-					   &bytes);
+	each_arg(request, add_bytes, &bytes);
 	return bytes;
 }
 
@@ -161,11 +172,13 @@ const char *http_request_body(const struct http_request *request, size_t *len)
 
 int http_request_guarded(const struct http_request *request)
 {
-	return request->server->token[0] != '\0';
+	return request->server && request->server->token[0] != '\0';
 }
 
 int http_request_gone(const struct http_request *request)
 {
+	if (request->local)
+		return request->local->stop && atomic_load(request->local->stop);
 	const union MHD_ConnectionInfo *info = http_library.get_connection_info(
 		request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	char byte;
@@ -184,7 +197,9 @@ int http_request_has_etag(const struct http_request *request, const char *etag)
 
 const char *http_request_header(const struct http_request *request, const char *name)
 {
-	return http_library.lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+	return request->local ? NULL
+			      : http_library.lookup_connection_value(request->connection,
+								     MHD_HEADER_KIND, name);
 }
 
 int http_request_u64(const struct http_request *request, const char *key, uint64_t *value,
@@ -476,14 +491,14 @@ static enum MHD_Result send_options(struct http_server *server, struct MHD_Conne
 	return queued;
 }
 
-static const struct http_route *find_route(const struct http_server *server, const char *path,
-					   const char **tail)
+const struct http_route *http_find_route(const struct http_route *routes, size_t count,
+					 const char *path, const char **tail)
 {
 	const struct http_route *best = NULL;
 	size_t best_len = 0;
 	*tail = "";
-	for (size_t i = 0; i < server->route_count; i++) {
-		const struct http_route *route = &server->routes[i];
+	for (size_t i = 0; i < count; i++) {
+		const struct http_route *route = &routes[i];
 		size_t len = strlen(route->path);
 		int below = len > 1 && route->path[len - 1] == '/';
 		if (strncmp(path, route->path, len) != 0 || (best && len <= best_len))
@@ -539,7 +554,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	struct http_request request = {
 		.connection = connection, .path = path, .server = server, .body = body
 	};
-	const struct http_route *route = find_route(server, path, &request.tail);
+	const struct http_route *route =
+		http_find_route(server->routes, server->route_count, path, &request.tail);
 	/* a page that asks what it may do shows no token, and gets no data */
 	int options = strcmp(method, "OPTIONS") == 0, hostless = strcmp(version, "HTTP/1.0") == 0;
 	if (guard_check(server, connection, path, options || (route && route->open), hostless,

@@ -9,6 +9,7 @@
 #ifndef API_HTTP_H
 #define API_HTTP_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -143,5 +144,12 @@ const char *http_server_url(const struct http_server *server);
 /** http_server_note() - a line for the user on who can read what is served; NULL where a token guards it. */
 const char *http_server_note(const struct http_server *server);
 void http_server_stop(struct http_server *server);
+
+/**
+ * http_local_ask() - ask @routes what a GET of @what ("/api/v1/tree?by=module") would, in this process: no port, no connection, nobody
+ * else. The whole answer goes to @to. @stop: not 0, and whoever asked has gone; may be NULL. Return: the status; negative errno without one.
+ */
+int http_local_ask(const struct http_route *routes, size_t count, const char *what,
+		   const atomic_int *stop, struct buf *to);
 
 #endif

@@ -82,7 +82,21 @@ struct http_request {
 	const char *path, *tail;
 	const struct http_server *server;
 	const struct http_body *body; /* NULL: GET */
+	const struct http_local
+		*local; /* asked in this process: there is no connection, nor a server */
 };
+
+#define HTTP_LOCAL_ARGS_MAX 32
+/** struct http_local - the arguments of a question that came over no connection. */
+struct http_local {
+	const char *keys[HTTP_LOCAL_ARGS_MAX], *values[HTTP_LOCAL_ARGS_MAX];
+	size_t count;
+	const atomic_int *stop; /* not 0: whoever asked has gone */
+};
+const char *http_local_arg(const struct http_local *local, const char *key);
+/** http_find_route() - the longest of @routes that @path is of, and what follows it; NULL. */
+const struct http_route *http_find_route(const struct http_route *routes, size_t count,
+					 const char *path, const char **tail);
 
 /** struct http_body - what a POST brings, piece by piece. */
 struct http_body {

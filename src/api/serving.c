@@ -30,6 +30,7 @@ struct serving {
 	struct tree_file *pages; /* resident pages that recordings have beside */
 	struct http_server *server;
 	struct http_route routes[ROUTES_MAX];
+	size_t route_count;
 	struct api_net *net; /* of stores; NULL: none was named */
 	struct api_net_node stores[STORES_MAX];
 	size_t store_count;
@@ -137,7 +138,8 @@ static int start(struct serving *s, const struct serving_opt *opt, const char *c
 	if (!more_has(opt->more, "/v1/tree"))
 		http.route_count +=
 			tree_routes(tree_file_source(s->pages), s->routes + http.route_count);
-	return rc < 0 ? rc : http_server_start(&http, &s->server, err);
+	s->route_count = http.route_count;
+	return rc < 0 || opt->unheard ? rc : http_server_start(&http, &s->server, err);
 }
 
 struct serving *serving_new(const struct serving_opt *opt, const char *const *paths, size_t count,
@@ -165,6 +167,11 @@ struct serving *serving_new(const struct serving_opt *opt, const char *const *pa
 		return NULL;
 	}
 	return s;
+}
+
+int serving_ask(const struct serving *s, const char *what, const atomic_int *stop, struct buf *to)
+{
+	return http_local_ask(s->routes, s->route_count, what, stop, to);
 }
 
 const char *serving_url(const struct serving *s)

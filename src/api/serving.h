@@ -30,6 +30,7 @@ struct serving_opt {
 	const struct serving_more *more; /* NULL: nothing */
 	int wanted;                      /* --serve was given */
 	int quiet;
+	int unheard; /* nobody listens: for serving_ask() alone */
 };
 struct serving;
 /**
@@ -38,6 +39,9 @@ struct serving;
  */
 struct serving *serving_new(const struct serving_opt *opt, const char *const *paths, size_t count,
 			    struct err *err);
+/** serving_ask() - http_local_ask() of all that it serves. Any thread. */
+int serving_ask(const struct serving *serving, const char *what, const atomic_int *stop,
+		struct buf *to);
 const char *serving_url(const struct serving *serving);
 /** serving_note() - a line on who can read what is served; NULL where a token guards it. Lent. */
 const char *serving_note(const struct serving *serving);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - `byteledger top [FILE | -p PID | -n NAME]`: a heap in the terminal, finished or growing; or processes by what they hold. */
+/* top.c - `byteledger top [FILE | ADDRESS | -p PID | -n NAME]`: a recording, a process, a node or a server in the terminal; or processes. */
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
@@ -100,6 +100,7 @@ static int show_heap(struct top *t, pid_t pid)
 					      .cost_given = t->selection.cost_given,
 					      .inverted = t->selection.inverted,
 					      .delay_ns = t->delay_ns,
+					      .from_list = !t->path && !t->pid,
 					      .short_name = text_short_name };
 	struct heap_session *session = heap_session_new(&opt, &t->err);
 	if (!session)
@@ -145,11 +146,13 @@ int cmd_top(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "FILE\n-p PID\n[-n NAME]",
-		.doc = "Show a heap in the terminal: the call tree and a table of a recording, "
-		       "finished or still being written. Without one: processes by what they "
-		       "hold, from which Enter leads to the heap of one that is being "
-		       "recorded.\vKeys: ? shows them.",
+		.args_doc = "FILE\nADDRESS\n-p PID\n[-n NAME]",
+		.doc = "Show in the terminal what the page shows: call tree, table, balance, "
+		       "growth and mappings of a recording, finished or still being written, of "
+		       "a process, a node's store, or whatever is served at ADDRESS "
+		       "(http://...). Without one: processes by what they hold, from which "
+		       "Enter leads to one of them.\vKeys: ? shows them, digits lead from "
+		       "screen to screen.",
 		.children = children,
 	};
 	struct top t = { .delay_ns = 1000000000u };

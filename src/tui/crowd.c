@@ -255,7 +255,7 @@ static void put_edges(const struct crowd *c, struct grid *grid)
 	if (c->finding)
 		buf_printf(&text, "find: %s_", c->find);
 	grid_put(grid, grid->rows - 1, 0, grid->columns, c->finding ? GRID_BOLD : GRID_FAINT,
-		 c->finding ? buf_cstr(&text) : "Enter:heap /find s:sort d:base Space:hold");
+		 c->finding ? buf_cstr(&text) : "Enter:open /find s:sort d:base Space:hold");
 	if (!c->finding)
 		grid_put_right(grid, grid->rows - 1, grid->columns, 14, GRID_FAINT, "?help q:quit");
 }
@@ -264,7 +264,7 @@ static void put_help(struct grid *grid)
 {
 	static const char *const lines[] = {
 		"arrows PgUp PgDn Home End   move",
-		"Enter                       heap of one that is being recorded; q comes back",
+		"Enter                       its screens: mappings, heap, balance; 1 q come back",
 		"s S                         sort by RSS, change, peak, name; the other way",
 		"/                           only those with that in their names, or that PID",
 		"d                           changes are told from now on",

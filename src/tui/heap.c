@@ -59,6 +59,16 @@ void heap_view_remark(struct heap_view *view, const char *remark)
 	snprintf(view->remark, sizeof(view->remark), "%s", remark);
 }
 
+void heap_view_say(struct heap_view *view, const char *said)
+{
+	snprintf(view->said, sizeof(view->said), "%s", said);
+}
+
+void heap_view_tabs(struct heap_view *view, const char *tabs)
+{
+	view->tabs = tabs;
+}
+
 void heap_name(const struct heap_view *v, const struct fold_frame *f, struct buf *to, int ascii)
 {
 	if (f->function && !f->folded) {
@@ -547,6 +557,7 @@ static void next_sort(struct heap_view *v)
 
 int heap_view_key(struct heap_view *v, int key, struct err *err)
 {
+	v->said[0] = '\0';
 	if (v->finding)
 		return type_find(v, key);
 	if (v->help && key != PAINT_RESIZE) {

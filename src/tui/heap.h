@@ -37,6 +37,10 @@ int heap_view_feed(struct heap_view *view, const struct prof *prof, uint64_t tim
 		   struct err *err);
 /** heap_view_remark() - the right end of the first line: "no data for 7 s", "ended"; copied, "" for none. */
 void heap_view_remark(struct heap_view *view, const char *remark);
+/** heap_view_say() - below the rows, until the next key; copied. */
+void heap_view_say(struct heap_view *view, const char *said);
+/** heap_view_tabs() - which screens there are, "2bal 3tree ..."; lent. */
+void heap_view_tabs(struct heap_view *view, const char *tabs);
 /** heap_view_key() - Return: 1 taken, 0 not one of this screen's keys, negative errno with @err. */
 int heap_view_key(struct heap_view *view, int key, struct err *err);
 /** heap_view_draw() - all of @grid. */

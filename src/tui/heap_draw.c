@@ -223,7 +223,9 @@ static void put_detail(const struct heap_view *v, struct grid *grid, unsigned li
 		v->list.cursor < v->row_count ? &v->rows[v->list.cursor] : NULL;
 	char x[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf text = { 0 };
-	if (!row)
+	if (v->said[0])
+		grid_put(grid, line, 0, grid->columns, GRID_WARN, v->said);
+	if (!row || v->said[0])
 		return;
 	const struct fold_frame *f = &v->fold->frames[row->frame];
 	if (f->module)
@@ -255,10 +257,9 @@ static void put_last_line(const struct heap_view *v, struct grid *grid, unsigned
 		grid_put(grid, line, 0, grid->columns, GRID_BOLD, buf_cstr(&text));
 		return;
 	}
-	grid_put(grid, line, 0, grid->columns, GRID_FAINT,
-		 v->screen == HEAP_TREE
-			 ? "3tree 4table /find c:cost m:by i:inv d:base Space:hold"
-			 : "3tree 4table /find c:cost m:by s:sort d:base Space:hold");
+	buf_printf(&text, "%s /find c:cost m:by %s d:base Space:hold",
+		   v->tabs ? v->tabs : "3tree 4table", v->screen == HEAP_TREE ? "i:inv" : "s:sort");
+	grid_put(grid, line, 0, grid->columns - 14, GRID_FAINT, buf_cstr(&text));
 	grid_put_right(grid, line, grid->columns, 14, GRID_FAINT, "?help q:quit");
 }
 
@@ -269,6 +270,8 @@ static void put_help(struct grid *grid)
 		"Enter, right                open a row (tree)",
 		"left                        close it, or go to its caller",
 		"3 4                         call tree, table",
+		"2 5 6 7 8 9                 balance, growth, regions, pages, sampler, node: what "
+		"there is",
 		"c                           cost: live, peak, allocated, allocations, temporary",
 		"m                           merge by function, module, file, line",
 		"i                           tree from the allocating functions outwards",

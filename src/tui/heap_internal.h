@@ -60,6 +60,8 @@ struct heap_view {
 	size_t find_len;
 	int finding; /* text is being typed */
 	char remark[64];
+	char said[160];
+	const char *tabs; /* NULL: those of this view alone */
 };
 
 /** heap_name() - how a frame is called, appended to @to. */

@@ -6,13 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "api/reach.h"
 #include "base/clock.h"
 #include "base/outfile.h"
 #include "base/text.h"
 #include "query/follow.h"
 #include "query/written.h"
 #include "tui/paint.h"
+#include "tui/views.h"
 
 #define STILL_NS 3000000000ull /* rows stay put so long after a key */
 #define STALE_NS 3000000000ull
@@ -26,9 +29,11 @@ struct heap_session {
 	struct recording *recording;
 	struct prof *prof;
 	struct follow *follow;
-	struct snap *snap; /* what is shown */
-	uint64_t fed_ns;   /* CLOCK_MONOTONIC */
-	struct heap_view *view;
+	struct snap *snap;      /* what is shown */
+	uint64_t fed_ns;        /* CLOCK_MONOTONIC */
+	struct heap_view *view; /* NULL: there is no heap */
+	struct views *views;
+	int beside; /* one of the views is shown, not the heap */
 	struct grid grid;
 	char title[128], said[160];
 	struct buf stack; /* asked for by `y` */
@@ -80,15 +85,9 @@ static int open_file(struct heap_session *t)
 	return 0;
 }
 
-static int begin(struct heap_session *t)
+static int begin_heap(struct heap_session *t)
 {
 	int moment = t->opt.query->at.kind != QUERY_TIME_NONE;
-	if (t->opt.pid) {
-		int rc = written_find(t->opt.pid, &t->found, &t->err);
-		if (rc < 0)
-			return rc;
-		t->path = t->found;
-	}
 	int rc = open_file(t);
 	if (rc < 0)
 		return rc;
@@ -116,12 +115,68 @@ static int begin(struct heap_session *t)
 	return heap_view_feed(t->view, prof, totals.runtime_ns, &t->err);
 }
 
+/** is_elsewhere() - a server, a folder or a store: no recording that could be read here. */
+static int is_elsewhere(const char *path)
+{
+	struct stat st;
+	return reach_is_server(path) || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+static int begin_views(struct heap_session *t)
+{
+	const struct views_opt opt = { .path = t->opt.path,
+				       .written = t->found,
+				       .pid = t->opt.pid,
+				       .heap = t->view != NULL,
+				       .delay_ns = t->opt.delay_ns,
+				       .short_name = t->opt.short_name };
+	t->views = views_new(&opt, &t->err);
+	if (!t->views)
+		return t->err.code;
+	if (t->view) {
+		heap_view_tabs(t->view, views_tabs(t->views));
+		return 0;
+	}
+	unsigned has = views_has(t->views), first = SCREENS;
+	if (has >> SCREEN_REGIONS & 1)
+		first = SCREEN_REGIONS; /* what a process holds, before anything that takes its time */
+	for (unsigned i = 0; first == SCREENS && i < SCREENS; i++)
+		if (has >> i & 1)
+			first = i;
+	if (first == SCREENS)
+		return err_set(&t->err, -ENOENT, "there is nothing to show");
+	if (views_name(t->views)[0])
+		snprintf(t->title, sizeof(t->title), t->opt.pid ? "%.100s %d" : "%.100s",
+			 views_name(t->views), (int)t->opt.pid);
+	t->beside = 1;
+	return views_show(t->views, (enum screen)first, &t->err);
+}
+
+static int begin(struct heap_session *t)
+{
+	int rc = 0;
+	if (t->opt.pid) {
+		rc = written_find(t->opt.pid, &t->found, &t->err);
+		t->path = t->found;
+		if (rc == -EINVAL) { /* what it holds can be told all the same */
+			snprintf(t->said, sizeof(t->said), "%.150s", t->err.msg);
+			err_init(&t->err);
+			rc = 0;
+		}
+	}
+	if (rc == 0 && t->path && !is_elsewhere(t->path))
+		rc = begin_heap(t);
+	return rc < 0 ? rc : begin_views(t);
+}
+
 /* The newest reading, unless the reader is at the keys or asked for a hold. */
 static int look(struct heap_session *t, uint64_t key_ns)
 {
 	char remark[64] = "", age[TEXT_NUMBER_MAX];
 	struct follow_state state;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (t->beside)
+		return views_look(t->views, now < key_ns + STILL_NS, &t->err);
 	if (!t->follow) {
 		heap_view_remark(t->view, t->said);
 		return 0;
@@ -187,8 +242,55 @@ static int draw(struct heap_session *t)
 		if (rc < 0)
 			return rc;
 	}
-	heap_view_draw(t->view, &t->grid);
+	if (t->beside)
+		views_draw(t->views, t->title, t->said, &t->grid);
+	else
+		heap_view_draw(t->view, &t->grid);
 	paint_show(&t->grid);
+	return 0;
+}
+
+/** leads() - a digit: to another screen. 1: it was one; negative errno. */
+static int leads(struct heap_session *t, int key)
+{
+	int screen = key - '0';
+	if (screen < SCREEN_BALANCE || screen >= SCREENS)
+		return 0;
+	if (!(views_has(t->views) >> screen & 1)) {
+		if (t->beside)
+			snprintf(t->said, sizeof(t->said), "%s", views_why_not(t->views, screen));
+		else
+			heap_view_say(t->view, views_why_not(t->views, screen));
+		return 1;
+	}
+	if (t->view && (screen == SCREEN_TREE || screen == SCREEN_TABLE)) {
+		t->beside = 0;
+		return heap_view_key(t->view, key, &t->err);
+	}
+	t->beside = 1;
+	int rc = views_show(t->views, (enum screen)screen, &t->err);
+	return rc < 0 ? rc : 1;
+}
+
+/** take() - 1: the reader leaves; negative errno. */
+static int take(struct heap_session *t, int key)
+{
+	if (t->beside)
+		t->said[0] = '\0';
+	int rc = t->beside ? views_key(t->views, key, &t->err)
+			   : heap_view_key(t->view, key, &t->err);
+	if (rc == 0)
+		rc = leads(t, key);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	if (key == 'q' || key == PAINT_ESCAPE || (key == '1' && t->opt.from_list))
+		return 1;
+	if (key == 'w')
+		write_screen(t);
+	if (key == 'y' && t->beside)
+		views_path(t->views, &t->stack);
+	else if (key == 'y')
+		heap_view_path(t->view, &t->stack);
 	return 0;
 }
 
@@ -201,24 +303,16 @@ static int loop(struct heap_session *t)
 			rc = draw(t);
 		if (rc < 0)
 			return rc;
-		int key = paint_key(t->follow ? 200 : 1000);
+		int key = paint_key(t->follow || t->beside ? 200 : 1000);
 		if (key == PAINT_GONE)
 			return 0;
 		if (key == PAINT_NONE || key == PAINT_RESIZE)
 			continue;
-		rc = heap_view_key(t->view, key, &t->err);
-		if (rc < 0)
-			return rc;
 		if (key != ' ')
 			key_ns = clock_ns(CLOCK_MONOTONIC);
+		rc = take(t, key);
 		if (rc)
-			continue;
-		if (key == 'q' || key == PAINT_ESCAPE)
-			return 0;
-		if (key == 'w')
-			write_screen(t);
-		if (key == 'y')
-			heap_view_path(t->view, &t->stack);
+			return rc < 0 ? rc : 0;
 	}
 }
 
@@ -226,6 +320,7 @@ void heap_session_free(struct heap_session *t)
 {
 	if (!t)
 		return;
+	views_free(t->views);
 	heap_view_freep(&t->view);
 	grid_fini(&t->grid);
 	snap_unrefp(&t->snap);

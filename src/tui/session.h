@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session.h - a heap on the terminal, of a recording or of one that grows, until the reader has seen enough. In order of use:
+ * session.h - one recording, process, node or server on the terminal, its screens by digit, until the reader has seen enough. In order of use:
  * paint_check(), heap_session_new(), heap_session_run(), heap_session_stack(), heap_session_free(). One thread.
  */
 #ifndef TUI_SESSION_H
@@ -15,7 +15,11 @@ struct heap_session;
 
 /** struct heap_session_opt - all that is named is lent as long as the session. */
 struct heap_session_opt {
-	const char *path; /* the recording; NULL: what is being written of process @pid */
+	/*
+	 * A recording, a folder of them, a store of a node, the address of a server; NULL: process @pid, and its recording where one is being
+	 * written.
+	 */
+	const char *path;
 	pid_t pid;
 	const struct query *query;
 	const struct recording_ears *ears; /* before the screen is taken */
@@ -25,6 +29,7 @@ struct heap_session_opt {
 	int cost_given; /* else what lives of one that grows or of a moment, what there was at the peak of a finished one */
 	int inverted;
 	uint64_t delay_ns; /* between two looks at what grows */
+	int from_list;     /* `1` leads back there */
 	void (*short_name)(struct buf *to, const char *function, int ascii); /* out/name.h */
 };
 

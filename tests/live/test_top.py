@@ -207,12 +207,15 @@ def test_processes_by_what_they_hold_lead_to_the_heap_of_one_that_is_recorded(by
         assert row_of(lines, "b-crowd on").split()[0] == str(bare.pid)
         top.keys("/", *"b-crowd", "Enter", "Enter")
         top.until(f"process {bare.pid} is not being recorded")
+        assert "6reg" in top.until("CLASS OF MEMORY")[-2], "what it holds is shown all the same"
+        top.keys("1")
+        top.until("Enter:open")
         top.keys("/", *"a-crowd", "Enter")
         top.until('1 with "a-crowd"')
         top.keys("Enter")
         assert row_of(top.until("leak", seconds=30), "leak")
         top.keys("q")
-        top.until("Enter:heap")
+        top.until("Enter:open")
         top.keys("q")
         top.until("ended with 0")
     finally:
@@ -227,9 +230,11 @@ def test_without_a_terminal_it_says_what_does_the_same(byteledger, recording):
     assert done.returncode == 2 and "no terminal" in done.stderr and "byteledger report" in done.stderr
 
 
-def test_a_process_that_nobody_records_is_said(byteledger, terminal):
-    top = terminal(byteledger, "top", "-p", str(os.getpid()))
-    top.until("is not being recorded")
+def test_a_process_that_is_not_there_is_said(byteledger, terminal):
+    gone = subprocess.Popen(["true"])
+    gone.wait(timeout=20)
+    top = terminal(byteledger, "top", "-p", str(gone.pid))
+    top.until(f"process {gone.pid}")
     top.until("ended with 1")
     done = subprocess.run([byteledger, "top", "-p", "0"], capture_output=True, text=True, timeout=20)
     assert done.returncode == 2 and "bad process id" in done.stderr

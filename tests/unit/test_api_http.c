@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "api/http.h"
+#include "base/cleanup.h"
 
 static void hello(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
@@ -348,6 +349,29 @@ static void who_finds_all_places_taken_is_told_and_not_hung_up(void **state)
 	}
 }
 
+static void asked(const char *what, int status, const char *has)
+{
+	CLEANUP(buf_fini) struct buf to = { 0 };
+	assert_int_equal(http_local_ask(routes, ARRAY_LEN(routes), what, NULL, &to), status);
+	if (has)
+		assert_non_null(strstr(buf_cstr(&to), has));
+}
+
+static void the_same_routes_answer_without_a_server(void **state)
+{
+	(void)state;
+	char many[400] = "/hello?";
+	asked("/hello", 200, "{\"n\":7,\"flag\":0,\"tail\":\"\"}");
+	asked("/hello?n=9&flag=true", 200, "{\"n\":9,\"flag\":1");
+	asked("/h%65llo?%6e=1%32&&flag", 400, "'flag' is true or false");
+	asked("/hello?n=-1", 400, "'n' is a whole number");
+	asked("/nothing?n=1", 404, "no such path: /nothing");
+	asked("/hello?n=%zz", 400, "%zz");
+	for (int i = 0; i < 33; i++)
+		strcat(many, "n=1&");
+	asked(many, -E2BIG, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,6 +381,7 @@ int main(void)
 		cmocka_unit_test(addresses_beyond_loopback_need_a_word),
 		cmocka_unit_test(two_hundred_slow_clients_keep_nobody_out),
 		cmocka_unit_test(who_finds_all_places_taken_is_told_and_not_hung_up),
+		cmocka_unit_test(the_same_routes_answer_without_a_server),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

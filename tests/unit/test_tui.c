@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,9 +10,12 @@
 
 #include <cmocka.h>
 
+#include "base/cleanup.h"
 #include "tui/grid.h"
 #include "tui/list.h"
 #include "tui/paint.h"
+#include "tui/screens.h"
+#include "tui/sheet.h"
 
 static void shows(const struct grid *grid, unsigned row, const char *expected)
 {
@@ -132,6 +136,113 @@ static void pages_and_ends_are_reached(void **state)
 	assert_int_equal(l.cursor + l.top, 0);
 }
 
+static const struct sheet_column columns[] = { { "BYTES", SHEET_BYTES, 8, 0 },
+					       { "WORD", SHEET_WORD, 5, 0 } };
+
+static void add_row(struct sheet *sheet, uint32_t parent, const char *name, int64_t bytes)
+{
+	struct sheet_row *row = sheet_add(sheet, parent, sheet_key(parent, name), name);
+	assert_non_null(row);
+	row->cells[0].number = bytes;
+	row->cells[1].word = sheet_text(sheet, name);
+}
+
+static void feed(struct sheet_view *view, int64_t a, int64_t b, uint64_t time_ns)
+{
+	struct err err = { 0 };
+	struct sheet sheet = { .columns = columns, .column_count = 2, .name_head = "NAME" };
+	add_row(&sheet, 0, "a", a);
+	add_row(&sheet, 0, "b", b);
+	add_row(&sheet, 2, "below b", 3);
+	assert_int_equal(sheet_view_feed(view, &sheet, time_ns, 1, &err), 0);
+	assert_int_equal(sheet.count, 0);
+}
+
+static void rows_of_a_sheet_open_change_and_are_looked_for(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	const struct sheet_frame frame = { .title = "t", .keys = "" };
+	struct sheet_view *view = sheet_view_new(&err);
+	struct grid g;
+	assert_int_equal(grid_init(&g, 12, 80, 1, NULL), 0);
+	feed(view, 2048, 1024, 0);
+	sheet_view_draw(view, &frame, &g);
+	shows(&g, 2, "   BYTES WORD  NAME");
+	shows(&g, 3, "2.00 KiB a       a");
+	shows(&g, 4, "1.00 KiB b     > b");
+	/* the cursor stays on its row, which is the first one now, and what grew is told */
+	assert_int_equal(sheet_view_key(view, PAINT_DOWN, &err), 1);
+	assert_int_equal(sheet_view_key(view, PAINT_RIGHT, &err), 1);
+	feed(view, 2048, 3072, 10000000000ull);
+	sheet_view_draw(view, &frame, &g);
+	shows(&g, 3, "3.00 KiB  +2.00 KiB b     v b");
+	shows(&g, 4, "     3 B          0 below `  below b");
+	assert_int_equal(g.cells[3 * 80].style, GRID_SELECTED);
+	CLEANUP(buf_fini) struct buf path = { 0 };
+	assert_int_equal(sheet_view_key(view, PAINT_DOWN, &err), 1);
+	sheet_view_path(view, &path);
+	assert_string_equal(buf_cstr(&path), "below b\nb\n");
+	const int typed[] = { '/', 'E', 'L', 'O', PAINT_ENTER };
+	for (size_t i = 0; i < 5; i++)
+		assert_int_equal(sheet_view_key(view, typed[i], &err), 1);
+	sheet_view_draw(view, &frame, &g);
+	shows(&g, 3, "3.00 KiB  +2.00 KiB b     v b");
+	shows(&g, 5, "");
+	assert_int_equal(sheet_view_key(view, '5', &err), 0);
+	grid_fini(&g);
+	sheet_view_free(view);
+}
+
+static void answers_of_any_shape_are_shown_or_refused(void **state)
+{
+	(void)state;
+	static const char *const answers[] = {
+		"",
+		"{",
+		"null",
+		"7",
+		"[]",
+		"{}",
+		"[[],null,{}]",
+		"[1,2]",
+		"\"x\"",
+		"{\"lines\":[1,null,{},{\"bytes\":9e99,\"stacks\":[0,{\"frames\":7}]}],\"rss_"
+		"bytes\":-1}",
+		"{\"node\":{\"frame\":[0,5,-7],\"depth\":[0,1,99999],\"total\":{}},\"frames\":[]}",
+		"{\"rows\":{\"frame\":[-1,1e300,null],\"points\":[1,[[]]]},\"frames\":{\"short\":[]"
+		"}}",
+		"{\"classes\":[{},{\"class\":4},[]],\"regions\":[{\"start\":-1}],\"threads\":[3]}",
+		"{\"series\":[{\"class\":null},{\"class\":\"x\",\"points\":[[],4]}]}",
+		"{\"maps\":{\"address\":[1,\"0x1\"],\"stack\":[99,-1]},\"stacks\":{\"frames\":[[7]]"
+		"}}",
+		"{\"value\":\"many\",\"frames\":[{\"name\":[]},{\"frames\":[{}]}]}",
+		"{\"processes\":[{},{\"rows\":[{\"frames\":[{},1]}]},null]}",
+	};
+	for (unsigned screen = 0; screen <= SCREENS; screen++) {
+		for (unsigned form = 0; form < 8; form++) {
+			const struct screen_what what = { .screen = (enum screen)screen,
+							  .form = form / 2,
+							  .recording =
+								  form % 2 ? 0 : SCREEN_NOWHERE,
+							  .process =
+								  form % 2 ? SCREEN_NOWHERE : 1 };
+			for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+				CLEANUP(sheet_fini) struct sheet sheet = { 0 };
+				struct err err = { 0 };
+				struct screen_sources sources;
+				CLEANUP(buf_fini) struct buf text = { 0 };
+				size_t len = strlen(answers[i]);
+				int rc = screen_read(&what, answers[i], len, &sheet, &err);
+				assert_true(i >= 2 || rc == -EBADMSG);
+				screen_sources(answers[i], len, &sources, &err);
+				screen_error(answers[i], len, &text);
+				assert_true(text.len > 0);
+			}
+		}
+	}
+}
+
 int main(void)
 {
 	if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -143,6 +254,8 @@ int main(void)
 		cmocka_unit_test(nothing_beyond_ascii_is_shown_where_the_terminal_has_nothing_else),
 		cmocka_unit_test(the_cursor_stays_on_its_row_while_the_list_changes),
 		cmocka_unit_test(pages_and_ends_are_reached),
+		cmocka_unit_test(rows_of_a_sheet_open_change_and_are_looked_for),
+		cmocka_unit_test(answers_of_any_shape_are_shown_or_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

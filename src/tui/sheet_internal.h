@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sheet_internal.h - what sheet.c, which owns it, shares with sheet_draw.c. */
+#ifndef TUI_SHEET_INTERNAL_H
+#define TUI_SHEET_INTERNAL_H
+
+#include "tui/list.h"
+#include "tui/sheet.h"
+
+#define SHEET_PAST 16
+
+/** struct sheet_past - what column 0 said of each key then, by key. */
+struct sheet_past {
+	uint64_t time_ns;
+	struct sheet_held {
+		uint64_t key;
+		int64_t number;
+	} * held;
+	uint32_t count;
+};
+
+/** struct sheet_line - a row that is shown. */
+struct sheet_line {
+	uint32_t row;
+	uint16_t depth;
+	uint8_t opens, is_open, last;
+	uint64_t guides;
+};
+
+struct sheet_view {
+	struct sheet sheet;
+	int fed, sorted; /* sorted: the reader has said by what */
+	uint64_t time_ns, before_ns;
+	int64_t *before; /* by row; NULL: there is nothing to tell changes from */
+	struct sheet_past past[SHEET_PAST], base;
+	unsigned past_count;
+	struct sheet_line *lines;
+	uint32_t line_count;
+	struct list list;
+	unsigned sort; /* column, then change, then name */
+	int ascending, holds, help, finding;
+	uint64_t *open; /* keys that the reader has turned from what they are at first, sorted */
+	size_t open_count, open_room;
+	char find[SHEET_FIND_MAX + 1];
+	uint32_t matched;
+};
+
+/** sheet_changes() - 1: there is a column of changes. */
+int sheet_changes(const struct sheet_view *view);
+
+#endif
