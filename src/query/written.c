@@ -12,21 +12,42 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "model/prof.h"
+#include "model/event.h"
 #include "query/recording.h"
 #include "source/snapshot.h"
 #include "trace/trace.h"
 
-/* Whether the recording at @path is of @pid: its first definitions say so. */
+/** struct whose - a sink that wants to know no more than whose recording it is: that is the first definition. */
+struct whose {
+	struct sink sink;
+	pid_t pid;
+};
+
+static int whose_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct whose *whose = (struct whose *)sink;
+	if (def->kind == DEF_PROCESS)
+		whose->pid = (pid_t)def->process.pid;
+	return err_set(err, -ECANCELED, "that is enough");
+}
+
+static int whose_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	(void)sink, (void)events, (void)count;
+	return err_set(err, -ECANCELED, "that is enough");
+}
+
+/* Whether the recording at @path is of @pid, and being written. Others may have ones open that take minutes to read. */
 static int is_of(const char *path, pid_t pid)
 {
 	struct err err = { 0 };
+	struct whose whose = { .sink = { .define = whose_define, .put = whose_put } };
 	CLEANUP(recording_freep) struct recording *recording = recording_open(path, NULL, &err);
-	if (!recording || recording_kind(recording) != RECORDING_BLT)
+	if (!recording || recording_kind(recording) != RECORDING_BLT ||
+	    !recording_is_written(recording))
 		return 0;
-	CLEANUP(prof_freep) struct prof *prof = recording_read(recording, NULL, &err);
-	const struct prof_process *process = prof ? prof_process(prof) : NULL;
-	return process && (pid_t)process->pid == pid && !process->ended;
+	recording_run(recording, &whose.sink, &err);
+	return whose.pid == pid;
 }
 
 static int look_in(const char *number, pid_t pid, char **path)
@@ -65,6 +86,12 @@ int written_find(pid_t pid, char **path, struct err *err)
 		if (dir)
 			closedir(dir);
 		return err_set(err, -ESRCH, "cannot show process %d", (int)pid);
+	}
+	/* whoever records it says so: after an exec its file has another name until the program has ended */
+	written_of(pid, theirs, sizeof(theirs));
+	if (theirs[0]) {
+		*path = strdup(theirs);
+		found = *path != NULL;
 	}
 	while (dir && !found && (entry = readdir(dir))) {
 		if (!isdigit((unsigned char)entry->d_name[0]))
