@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/intern.h"
 #include "base/spare.h"
+#include "query/blocks.h"
 #include "query/slices.h"
 
 #define WORTH_EVENTS \
@@ -225,13 +226,18 @@ static int is_end(const struct query_time *time)
 	       (time->kind == QUERY_TIME_PERMILLION && time->value == 1000000);
 }
 
-/** take_times() - 1: the query says nothing but times, which are in @ask; 0: it needs more; negative errno. */
-static int take_times(const struct query *query, const struct book *book, struct slices_ask *ask,
-		      struct err *err)
+/**
+ * take_times() - 1: the query says nothing but times, which are in @ask, and stacks; 0: it needs more; negative errno. Which stacks is no
+ * matter of events, but the peak of some of them is: only @sums of a range are told.
+ */
+static int take_times(const struct query *query, const struct book *book, int sums,
+		      struct slices_ask *ask, struct err *err)
 {
 	struct query rest = *query;
 	rest.at.kind = rest.from.kind = rest.to.kind = QUERY_TIME_NONE;
-	*ask = (struct slices_ask){ .to_ns = UINT64_MAX, .at_ns = UINT64_MAX };
+	*ask = (struct slices_ask){ .to_ns = UINT64_MAX, .at_ns = UINT64_MAX, .sums = sums };
+	if (sums || query->at.kind != QUERY_TIME_NONE)
+		rest.function_regex = rest.module = NULL;
 	if (query_is_empty(query) || !query_is_empty(&rest) || query->at.kind == QUERY_TIME_PEAK)
 		return 0;
 	ask->has_at = query->at.kind != QUERY_TIME_NONE;
@@ -245,8 +251,9 @@ static int take_times(const struct query *query, const struct book *book, struct
 	return rc < 0 ? rc : 1;
 }
 
-/** by_stack() - by the producer's number, which @numbered knows: 1 + its account; malloc'd. */
-static uint32_t *by_stack(const struct book *book, const struct prof *numbered, uint32_t *count)
+/** by_stack() - by the producer's number, which @numbered knows: 1 + its account, of those in @mask (NULL: all); malloc'd. */
+static uint32_t *by_stack(const struct book *book, const struct prof *numbered, const uint8_t *mask,
+			  uint32_t *count)
 {
 	uint32_t rows = prof_stack_count(book->names), numbers = *count;
 	uint32_t *accounts = spare_calloc((size_t)rows + 1, sizeof(*accounts));
@@ -255,7 +262,7 @@ static uint32_t *by_stack(const struct book *book, const struct prof *numbered, 
 		accounts[book->stacks[i]] = i + 1;
 	for (uint32_t i = 0; accounts && of && i < numbers; i++) {
 		uint32_t row = prof_stack_row(numbered, (struct stack_id){ i }).v;
-		of[i] = row < rows ? accounts[row] : 0;
+		of[i] = row < rows && (!mask || mask[row]) ? accounts[row] : 0;
 	}
 	if (!accounts || !of) {
 		spare_free(of);
@@ -279,14 +286,20 @@ static void peak_of(const struct reading *whole, struct reading *r)
 	r->totals.cost = sum;
 }
 
-/** tell() - @r out of @slices: 1; 0: they do not fit; negative errno. */
+/** tell() - @r out of @slices, of the stacks that @query names: 1; 0: they do not fit; negative errno. */
 static int tell(const struct own_reading *whole, const struct prof *numbered,
-		const struct slices *slices, const struct query_source *source,
-		const struct slices_ask *ask, struct own_reading *r, struct err *err)
+		const struct query *query, const struct slices *slices,
+		const struct query_source *source, const struct slices_ask *ask,
+		struct own_reading *r, struct err *err)
 {
 	const struct book *book = whole->reading.book;
+	const struct query named = { .function_regex = query->function_regex,
+				     .module = query->module };
+	CLEANUP(block_filter_fini) struct block_filter stacks = { 0 };
 	uint32_t count = slices_stacks(slices);
-	uint32_t *of = by_stack(book, numbered, &count);
+	if (block_filter_init(&stacks, &named, book->names, err) < 0)
+		return err->code;
+	uint32_t *of = by_stack(book, numbered, stacks.stacks, &count);
 	struct slices_answer answer = { .costs = r->reading.costs,
 					.account_of = of,
 					.stack_count = count };
@@ -331,12 +344,14 @@ int shelf_read_held(struct job *job, const struct own_reading *whole,
 	struct slices_ask ask;
 	if (!is_whole(&whole->reading))
 		return 0;
-	int rc = take_times(&job->query, whole->reading.book, &ask, err);
-	ask.sums = job->sums;
+	if (!held->named && (job->query.function_regex || job->query.module))
+		return 0;
+	int rc = take_times(&job->query, whole->reading.book, job->sums, &ask, err);
 	if (rc == 1)
 		rc = ready(whole, r, err);
 	if (rc == 1)
-		rc = tell(whole, held->prof, held->slices, &held->source, &ask, r, err);
+		rc = tell(whole, held->prof, &job->query, held->slices, &held->source, &ask, r,
+			  err);
 	if (rc <= 0)
 		unready(r);
 	return rc;
@@ -354,18 +369,17 @@ int shelf_read_times(struct job *job, const struct own_reading *whole,
 	only.at.kind = QUERY_TIME_NONE;
 	int is_peak = job->query.at.kind == QUERY_TIME_PEAK && query_is_empty(&only) &&
 		      whole->reading.knows_peak_blocks;
-	int rc = is_peak ? 1 : take_times(&job->query, book, &ask, err);
+	int rc = is_peak ? 1 : take_times(&job->query, book, job->sums, &ask, err);
 	if (rc == 1 && !is_peak)
 		rc = shelf_slices(job, whole, source, &index, err);
 	if (rc <= 0)
 		return rc;
 	const struct slices *slices = index ? index->reading.product.data : NULL;
 	rc = is_peak || slices ? ready(whole, r, err) : 0;
-	ask.sums = job->sums;
 	if (rc == 1 && is_peak)
 		peak_of(&whole->reading, &r->reading);
 	else if (rc == 1)
-		rc = tell(whole, book->names, slices, source, &ask, r, err);
+		rc = tell(whole, book->names, &job->query, slices, source, &ask, r, err);
 	if (rc <= 0)
 		unready(r);
 	pthread_mutex_lock(&job->shelf->lock);

@@ -279,7 +279,8 @@ int follow_hold(struct follow *f, struct follow_held *held, struct err *err)
 		return 0;
 	take_turn(f);
 	trace_follow_state(f->trace, &at);
-	int rc = f->came || !f->taken_ns ? publish(f, err) : 0;
+	held->named = f->sym && f->named >= prof_frame_count(f->prof);
+	int rc = f->came || !f->taken_ns || (held->named && f->fresh) ? publish(f, err) : 0;
 	held->slices = rc < 0 ? NULL : slices_grow_end(f->grow, at.read_bytes);
 	held->snap = held->slices ? snap_get(f->place) : NULL;
 	held->prof = f->prof;

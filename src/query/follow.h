@@ -61,6 +61,7 @@ struct follow_held {
 	struct query_source source;
 	const struct prof *
 		prof; /* lent: the producer's numbers, which @snap does not know, to rows that it does */
+	int named; /* every frame of @snap has been given the name that it can have */
 };
 /**
  * follow_hold() - with opt.index: stop reading on for a moment, until follow_go_on(). Any thread; one holds at a time, the others and

@@ -181,6 +181,8 @@ def test_the_list_and_the_summary_tell_what_the_report_tells(server, byteledger,
     (("--min-size", "64", "--max-size", "4K"), {"min_size": "64", "max_size": "4K"}),
     (("--from", "20%", "--to", "80%"), {"from": "20%", "to": "80%"}),
     (("--function-regex", "^sqlite3"), {"function_regex": "^sqlite3"}),
+    (("--function-regex", "^sqlite3Btree", "--from", "20%", "--to", "80%"), {"function_regex": "^sqlite3Btree", "from": "20%", "to": "80%"}),
+    (("--function-regex", "^sqlite3Btree", "--at", "50%"), {"function_regex": "^sqlite3Btree", "at": "50%"}),
     (("--lifetime-min", "5ms"), {"lifetime_min": "5ms"}),
     (("--leaked",), {"leaked": 1}),
 ])
@@ -656,6 +658,8 @@ def test_a_recording_is_followed_while_it_is_written(byteledger, tmp_path, insta
             assert first["live"] and not first["ended"] and first["age_ns"] < 5e9
             events = read_events(server, 3.5)
             at = server.get("tree", at="500ms", cost="live")
+            assert server.get("tree", at="500ms", cost="live", function_regex="^main$")["total"] == at["total"]
+            assert server.get("tree", cost="allocated", function_regex="^no such$")["total"] == 0
             later = server.get("summary")
             assert later["generation"] > first["generation"]
             assert later["totals"]["allocations"] > first["totals"]["allocations"]
