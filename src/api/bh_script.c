@@ -385,7 +385,8 @@ static int put_moment(struct bh_call *b, struct buf *to, const char *key, int en
 		buf_printf(to, "data():runtime() * %.6f", number / 100);
 		return 0;
 	}
-	double ms = number - (double)(b->start_ns / 1000000) + (end ? 0.999999 : 0);
+	const uint64_t start_ms = b->start_ns / 1000000; /* whole ones, as the page tells them */
+	double ms = number - (double)start_ms + (end ? 0.999999 : 0);
 	buf_printf(to, "ms(%.6f)", ms > 0 ? ms : 0);
 	return 0;
 }

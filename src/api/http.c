@@ -525,6 +525,7 @@ static enum MHD_Result take_body(struct http_body *body, const char *upload, siz
 	return MHD_YES;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one guard a case, in their order */
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path,
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_len, void **state)

@@ -477,7 +477,10 @@ static UNWIND_INLINE void put_live(uint32_t pid, uint64_t addr, const struct wir
 
 #include "bpf/sample_hooks.h"
 
-/* --- allocations alone: nothing is known of the result, so a call that fails counts, which asks for too much to be missed --- */
+/*
+ * Allocations alone: nothing is known of the result, so a call that fails counts, which asks for too
+ * much to be missed.
+ */
 
 static UNWIND_INLINE int take_call(struct pt_regs *regs)
 {

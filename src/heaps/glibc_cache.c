@@ -213,7 +213,9 @@ static int add_table(struct lists *l, const struct glibc_table *table)
 	return units_piece(found, table->addr - 16, table->shape->chunk, PIECE_TABLES);
 }
 
-/* ---- fastbins: i holds chunks of (i + 2) * 16 bytes; they stand right before `top`, and are gone since 2.43 ---- */
+/*
+ * Fastbins: i holds chunks of (i + 2) * 16 bytes; they stand right before `top`, and are gone since 2.43.
+ */
 
 static int read_fastbins(const struct memory *memory, const struct glibc_arena *arena,
 			 uint64_t heads[FASTBINS])

@@ -342,6 +342,7 @@ static uint64_t claim_heap(const struct breakdown *b, uint64_t bytes, uint8_t *c
 	return resident;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one collector a case */
 int heaps_hotspot(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	static const char *const label[] = { "HotSpot heap" };

@@ -235,7 +235,7 @@ void prof_keep_live(struct prof *prof, uint64_t peak_ns);
  */
 struct prof *prof_freeze(const struct prof *prof, struct err *err);
 
-/* ---- loading: only for trace/summary.c, which restores a finished reading without replaying a single event -------- */
+/* ---- loading: for trace/summary.c, which restores a reading without replaying an event ---------- */
 
 /*
  * Rows by the number which the producer gave (the sink's numbers); O(1). Row 0 for a number that was never defined.

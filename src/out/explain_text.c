@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "out/explain.h"
+#include "out/wrap.h"
 
 #define WIDTH 100u
 #define GROUPS 5u
@@ -34,61 +35,6 @@ static const char *mib(char to[TEXT_NUMBER_MAX], uint64_t bytes)
 {
 	snprintf(to, TEXT_NUMBER_MAX, "%.1f", (double)bytes / 1048576);
 	return to;
-}
-
-/* Words broken at @width, the first line as it stands, others @indent further in. */
-static void wrap(struct page *p, size_t at, size_t indent, const char *text)
-{
-	while (*text) {
-		const char *word = text + strspn(text, " ");
-		size_t len = strcspn(word, " "), columns;
-		char keep[512];
-		snprintf(keep, sizeof(keep), "%.*s", (int)(len < 511 ? len : 511), word);
-		columns = text_columns(keep);
-		if (!len)
-			break;
-		if (at > indent && at + 1 + columns > p->width) {
-			fprintf(p->to, "\n%*s", (int)indent, "");
-			at = indent;
-		} else if (word != text || at > indent) {
-			if (at > indent) {
-				fputc(' ', p->to);
-				at++;
-			}
-		}
-		for (char *hard = keep;
-		     (hard = strstr(hard, "\xc2\xa0"));) { /* keeps words together */
-			*hard = ' ';
-			memmove(hard + 1, hard + 2, strlen(hard + 2) + 1);
-		}
-		fputs(keep, p->to);
-		at += columns;
-		text = word + len;
-	}
-	fputc('\n', p->to);
-}
-
-/* The same from column @indent on, with @right at the end of the first line. */
-static void wrap_beside(struct page *p, size_t indent, const char *text, const char *right)
-{
-	size_t room = p->width - indent - strlen(right) - 1, fits = strlen(text), keep = p->width;
-	if (text_columns(text) > room) {
-		/* the last blank before the room ends */
-		fits = text_fit(text, room);
-		while (fits && text[fits] != ' ')
-			fits--;
-		fits = fits ? fits : text_fit(text, room);
-	}
-	char line[512];
-	snprintf(line, sizeof(line), "%.*s", (int)(fits < 511 ? fits : 511), text);
-	fprintf(p->to, "%s%*s\n", line, (int)(p->width - indent - text_columns(line)), right);
-	text += fits + strspn(text + fits, " ");
-	if (!*text)
-		return;
-	p->width -= strlen(right) + 1;
-	fprintf(p->to, "%*s", (int)indent, "");
-	wrap(p, indent, indent, text);
-	p->width = keep;
 }
 
 static const char *shown(struct buf *to, const char *name, int ascii, size_t columns)
@@ -141,7 +87,7 @@ static void put_line(struct page *p, uint64_t bytes, const char *text)
 	double percent =
 		p->e->sheet->rss_bytes ? 100.0 * (double)bytes / (double)p->e->sheet->rss_bytes : 0;
 	fprintf(p->to, "%8s %5.1f  ", mib(n, bytes), percent);
-	wrap(p, 16, 16, text);
+	out_wrap(p->to, p->width, 16, 16, text);
 }
 
 static void fold(struct page *p, uint64_t bytes, const char *text)
@@ -305,7 +251,7 @@ static void put_holes(struct page *p)
 					   ? 100.0 * (double)(g->live_bytes + g->waste_bytes) /
 						     (double)g->unit_bytes
 					   : 0);
-		wrap(p, 16, 18, buf_cstr(&text));
+		out_wrap(p->to, p->width, 16, 18, buf_cstr(&text));
 	}
 	if (rest)
 		fprintf(p->to, "%8s        %zu others\n", mib(n, rest), others);
@@ -502,7 +448,7 @@ static void put_verdict(struct page *p)
 		*next++ = '\0';
 	for (; line; line = next, next = NULL) {
 		fputs("  ", p->to);
-		wrap(p, 2, 2, line);
+		out_wrap(p->to, p->width, 2, 2, line);
 	}
 	if (e->lost_events) {
 		fprintf(p->to, "  ");
@@ -511,7 +457,7 @@ static void put_verdict(struct page *p)
 			   "%s events were lost: where the allocator says free, it is free (%s "
 			   "blocks whose free was not seen)",
 			   text_grouped(a, e->lost_events), text_grouped(b, sheet->dropped_blocks));
-		wrap(p, 2, 2, buf_cstr(&text));
+		out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 	}
 	if (e->unreadable) {
 		fprintf(p->to, "  ");
@@ -520,7 +466,7 @@ static void put_verdict(struct page *p)
 			   "%zu %s of the recording cannot be read: a snapshot with more memory "
 			   "may have stood there.",
 			   e->unreadable, e->unreadable == 1 ? "place" : "places");
-		wrap(p, 2, 2, buf_cstr(&text));
+		out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 	}
 	if (e->peak_rss_bytes > sheet->rss_bytes + sheet->rss_bytes / 10) {
 		fprintf(p->to, "  ");
@@ -530,11 +476,11 @@ static void put_verdict(struct page *p)
 			"Its RSS was %s MiB at most. Of that moment there is no snapshot; this one "
 			"has the most memory.",
 			mib(a, e->peak_rss_bytes));
-		wrap(p, 2, 2, buf_cstr(&text));
+		out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 	}
 	if (!e->recorded && e->why_not) {
 		fprintf(p->to, "  ");
-		wrap(p, 2, 2, e->why_not);
+		out_wrap(p->to, p->width, 2, 2, e->why_not);
 	}
 }
 
@@ -562,7 +508,7 @@ static void put_occupancy(struct page *p)
 				   mib(n, parts[i]));
 	}
 	fputs("  ", p->to);
-	wrap(p, 2, 2, buf_cstr(&text));
+	out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 }
 
 /* The allocator of each module, where there are several, and what glibc's settings are. */
@@ -597,7 +543,7 @@ static void put_in_force(struct page *p)
 	if (!text.len)
 		return;
 	fputs("  ", p->to);
-	wrap(p, 2, 2, buf_cstr(&text));
+	out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 }
 
 static void put_advice(struct page *p)
@@ -615,7 +561,7 @@ static void put_advice(struct page *p)
 		buf_clear(&text);
 		text_escape(&text, a->text, p->ascii);
 		fprintf(p->to, "  %u ", i + 1);
-		wrap_beside(p, 4, buf_cstr(&text), saves);
+		out_wrap_beside(p->to, p->width, 4, buf_cstr(&text), saves);
 		buf_clear(&text);
 		if (a->command[0])
 			buf_printf(&text, "%s  ", a->command);
@@ -628,7 +574,7 @@ static void put_advice(struct page *p)
 						  : text_duration(d, a->again_ns),
 				   a->again_bytes ? text_duration(d, a->again_ns) : "");
 		fputs("    ", p->to);
-		wrap(p, 4, 4, buf_cstr(&text));
+		out_wrap(p->to, p->width, 4, 4, buf_cstr(&text));
 	}
 	put_in_force(p);
 	if (!e->not_advised_count)
@@ -640,7 +586,7 @@ static void put_advice(struct page *p)
 			   e->not_advised[i].why);
 	buf_puts(&text, ".");
 	fputs("  ", p->to);
-	wrap(p, 2, 2, buf_cstr(&text));
+	out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 }
 
 static void put_beside(struct page *p)
@@ -666,7 +612,7 @@ static void put_beside(struct page *p)
 	if (!text.len)
 		return;
 	fputs("  ", p->to);
-	wrap(p, 2, 2, buf_cstr(&text));
+	out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 }
 
 static void put_pins(struct page *p)
@@ -688,7 +634,7 @@ static void put_pins(struct page *p)
 			mib(a, below));
 	}
 	fputs("  ", p->to);
-	wrap(p, 2, 2, buf_cstr(&text));
+	out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
 }
 
 static void page_init(struct page *p, FILE *to, const struct explain *e, const struct out_opt *opt)
@@ -730,7 +676,7 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 		 (long long)(left / 1024));
 	fprintf(to, "%8.1f %5.1f  ", (double)left / 1048576,
 		sheet->rss_bytes ? 100.0 * (double)left / (double)sheet->rss_bytes : 0);
-	wrap(&p, 16, 16, text);
+	out_wrap(p.to, p.width, 16, 16, text);
 	put_beside(&p);
 	put_occupancy(&p);
 	put_pins(&p);
@@ -751,7 +697,7 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 			 "It was read in %s, in which %s MiB were allocated and %s MiB freed.",
 			 text_duration(window, e->snapshot->window_ns),
 			 mib(made, e->window_allocated_bytes), mib(freed, e->window_freed_bytes));
-		wrap(&p, 2, 2, text);
+		out_wrap(p.to, p.width, 2, 2, text);
 	}
 	if (e->snapshot_age_ns >= 1000000000 || e->snapshot_age_ns <= -1000000000)
 		fprintf(to, "  The snapshot is %s %s the moment that was asked for.\n",
@@ -784,16 +730,16 @@ int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *o
 	}
 	free(ranked);
 	buf_printf(&text, " + %s " WORDS_ELSE, mib(a, sheet->rss_bytes - live - pages - holes));
-	wrap(&p, 0, 2, buf_cstr(&text));
+	out_wrap(p.to, p.width, 0, 2, buf_cstr(&text));
 	if (e->advice_count && e->advice[0].bound != ADVICE_UNKNOWN) {
 		buf_clear(&text);
 		text_escape(&text, e->advice[0].text, p.ascii);
 		buf_printf(&text, ": %s MiB at most", mib(a, e->advice[0].saves_bytes));
-		wrap(&p, 0, 2, buf_cstr(&text));
+		out_wrap(p.to, p.width, 0, 2, buf_cstr(&text));
 	}
 	buf_clear(&text);
 	snprintf(a, sizeof(a), "%.2f", explained(e));
 	buf_printf(&text, "%s %% explained; 'byteledger explain' tells all of it", a);
-	wrap(&p, 0, 2, buf_cstr(&text));
+	out_wrap(p.to, p.width, 0, 2, buf_cstr(&text));
 	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
 }

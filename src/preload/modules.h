@@ -21,4 +21,12 @@ void modules_closed(void) HIDDEN;
 /** modules_unmapped() - the program released [@at, @at + @bytes): code of no object that was met there is gone. In a hook. */
 void modules_unmapped(uint64_t at, uint64_t bytes) HIDDEN;
 
+/* ---- modules_path.c ---- */
+
+/**
+ * mapped_path() - under the lock of modules.c: where the file that is mapped at @lo lies. The loader's own name for it may be
+ * relative, to a folder that the program has left since. NULL: nobody can be asked.
+ */
+const char *mapped_path(uint64_t lo) HIDDEN;
+
 #endif

@@ -303,6 +303,7 @@ static int begin_kernel(struct sample_life *l, const struct target_list *list, s
 	return start(l, err);
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): steps in their order, each may refuse */
 int sample_life_begin(struct sample_life *l, struct err *err)
 {
 	const struct sample_life_opt *a = &l->opt;

@@ -370,6 +370,7 @@ static int classify_stacks(struct classifier *c, struct region *r, int at_top)
  * classify_stack() - 1 if an anonymous writable mapping is a thread's stack. A stack pointer alone proves nothing: Go's
  * goroutines and other coroutines run on heap memory. A guard below or a thread descriptor at the top must join it.
  */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one kind of evidence a case */
 static int classify_stack(struct classifier *c, struct region *r)
 {
 	int guarded = c->last_guard && c->last_end == r->start;

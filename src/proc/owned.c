@@ -197,6 +197,7 @@ static int put(struct applied *a, const struct owned_span *by, uint64_t start, u
 }
 
 /* Entries for one mapping: one where an owner has nearly all of it, else one for each stretch. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one walk along two sorted lists */
 static int plan(struct applied *a, const struct owned *o, struct breakdown *b, size_t index,
 		size_t *room)
 {

@@ -337,7 +337,7 @@ static void put_axes(struct buf *to, const struct drawing *d, double most)
 		buf_printf(to,
 			   "</text>\n<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%.3f s</text>\n",
 			   x, HEIGHT - BOTTOM + 18, i == 4 ? "end" : "middle",
-			   (double)(d->from + (d->to - d->from) / 4 * (unsigned)i) / 1e9);
+			   ((double)d->from + (double)(d->to - d->from) / 4 * i) / 1e9);
 	}
 }
 

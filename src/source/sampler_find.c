@@ -160,6 +160,7 @@ static void note_near(struct search *s, const char *name)
 	}
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one rule of names a case */
 static int take(void *ctx, const struct function *f)
 {
 	struct search *s = ctx;

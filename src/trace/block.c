@@ -196,6 +196,7 @@ static int take_flow(struct blt_flows *flows, unsigned id, uint8_t *to, size_t l
 }
 
 /* @flows: NULL where columns that go on cannot be read. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one way to be damaged a case */
 static int unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 		  struct buf *scratch, const struct blt_view *like, struct blt_flows *flows,
 		  struct blt_view *view)

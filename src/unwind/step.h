@@ -5,8 +5,8 @@
  * No loop, no table, no global; the repetition is the user's (for, bpf_loop). Keep the frame in map memory in BPF:
  * the verifier then sees its contents as unknown and iterations look alike. Before including, define
  *
- *     UNWIND_LOAD(ctx, addr, out)   0 after *(uint64_t *)out was read from user address addr, else non-zero
- *     UNWIND_NOTE(ctx, what, addr)  optional: which stack word decided (enum unwind_note); default nothing
+ *     UNWIND_LOAD(ctx, addr, out)   0 after *(uint64_t *)out was read from addr, else non-zero
+ *     UNWIND_NOTE(ctx, what, addr)  optional: which stack word decided (enum unwind_note)
  *
  * Convention, in all users: frame.ip is "the address after": a return address, or an exact (interrupted, sampled)
  * address + 1. So ip - 1 lies in the instruction that the frame executes; look recipes up with that.

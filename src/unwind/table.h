@@ -4,7 +4,7 @@
  *
  * Indexes only. The environment says how an element is reached by defining, before including this header,
  *
- *     UNWIND_TABLE           the type of the table handle, e.g. `const struct wire_unwind *` or a map value
+ *     UNWIND_TABLE           the type of the handle: `const struct wire_unwind *`, a map value
  *     UNWIND_IDX(t, i)       idx[i]     (u32; i is u64: mask or check it; out of range must give 0)
  *     UNWIND_ROW(t, i)       row[i]     (u32; likewise)
  *     UNWIND_RULE(t, i)      rule[i]    (u64; likewise)

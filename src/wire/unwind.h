@@ -48,10 +48,10 @@ _Static_assert(sizeof(struct wire_unwind) == 80, "wire_unwind");
  *
  *   bits  0..3   kind, enum wire_rule_kind
  *   bits  4..15  zero
- *   bits 16..27  signed, where the caller's rbp is, in units of 8 bytes from the CFA; 0 = still in rbp
+ *   bits 16..27  signed, the caller's rbp, in units of 8 bytes from the CFA; 0 = still in rbp
  *   bits 28..39  signed, the same for rbx; WIRE_RULE_SLOT_LOST = not known any more
- *   bits 40..63  signed, the CFA's offset in units of 8 bytes (WIRE_RULE_PLT: the threshold of the expression): up to 64 MiB,
- *                for programs have frames of a megabyte, and one that does not fit costs as much as fifty others
+ *   bits 40..63  signed, the CFA's offset in units of 8 bytes (WIRE_RULE_PLT: the expression's
+ *                threshold): up to 64 MiB, for programs have frames of a megabyte, and one that does not fit costs as much as fifty others
  *
  * The return address is at CFA - 8 in every kind that has a CFA; the caller's rsp is the CFA. In WIRE_RULE_DRAP the
  * slots count from the frame's own rbp instead, and the caller's rbp is at *(rbp).
