@@ -230,8 +230,8 @@ static void put_ends(struct page *page, const struct prof *prof, const struct pr
 		if (t->partial[i] <= t->cost.allocations / 1000 || !end->module || !view_end_why(i))
 			continue;
 		buf_clear(&line);
-		buf_printf(&line, "      %s: %s end in ", stack_stop_name(i),
-			   text_grouped(x, end->in_module));
+		buf_printf(&line, "      %s: %s %s ", stack_stop_name(i),
+			   text_grouped(x, end->in_module), view_end_goes(i));
 		if (end->module[0])
 			text_escape(&line, end->module, 0);
 		else

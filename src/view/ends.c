@@ -7,6 +7,14 @@
 
 #include "model/prof.h"
 
+/* These stacks do not end early: the innermost code is meant that was left on a guess. */
+#define STOP_GUESSED 7
+
+const char *view_end_goes(unsigned stop)
+{
+	return stop == STOP_GUESSED ? "go through" : "end in";
+}
+
 const char *view_end_why(unsigned stop)
 {
 	/* by their numbers, as stack_stop_name() has them */
@@ -16,6 +24,7 @@ const char *view_end_why(unsigned stop)
 		[3] = "whose unwind data asks for what cannot be done",
 		[4] = "whose caller's place cannot be read",
 		[5] = "whose caller would not lie further out",
+		[STOP_GUESSED] = "made at run time, whose frame pointers were followed",
 	};
 	return stop < STACK_STOP_MAX ? why[stop] : NULL;
 }
@@ -84,6 +93,12 @@ static void pick(const struct prof *prof, const struct sums *modules, const stru
 	}
 }
 
+/* A recipe is missing there: the file of other code that has none is not told from others. */
+static int is_of_no_file(const struct prof *prof, const struct prof_stack *s)
+{
+	return !prof_module(prof, prof_frame(prof, s->frame)->module)->name[0];
+}
+
 int view_ends(const struct prof *prof, struct view_end ends[STACK_STOP_MAX], struct err *err)
 {
 	uint32_t count = prof_stack_count(prof), *outer = calloc(count, sizeof(*outer));
@@ -96,7 +111,12 @@ int view_ends(const struct prof *prof, struct view_end ends[STACK_STOP_MAX], str
 		const struct prof_stack *s = prof_stack(prof, (struct stack_id){ i });
 		if (!s->partial || s->stop)
 			continue;
-		outer[i] = prof_stack(prof, s->parent)->stop ? i : outer[s->parent.v];
+		if (s->partial != STOP_GUESSED)
+			outer[i] = prof_stack(prof, s->parent)->stop ? i : outer[s->parent.v];
+		else
+			outer[i] = is_of_no_file(prof, s) ? i : outer[s->parent.v];
+		if (!outer[i])
+			continue;
 		struct cost cost;
 		prof_stack_cost(prof, (struct stack_id){ i }, &cost);
 		of[outer[i]] += cost.allocations;

@@ -22,6 +22,8 @@ struct view_end {
 
 /** view_ends() - @ends by reason. 12 bytes a stack while it looks, one pass. 0, or -ENOMEM with @err. */
 int view_ends(const struct prof *prof, struct view_end ends[STACK_STOP_MAX], struct err *err);
+/** view_end_goes() - "end in", or what stacks of that reason do at the code named. Static. */
+const char *view_end_goes(unsigned stop);
 /** view_end_why() - what that reason means, to stand behind "end in FUNCTION, "; NULL where there is no more to say. */
 const char *view_end_why(unsigned stop);
 

@@ -103,6 +103,16 @@ def test_a_small_file_that_unfolds_to_much_is_refused_and_told_what_lifts_that(b
     assert not out.exists()
 
 
+def test_screens_and_explanations_are_refused_likewise(record, byteledger, bomb):
+    code = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+    done = subprocess.run([sys.executable, "-S", "-c", code, byteledger, "top", "--memory", "64M", bomb], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"}, timeout=200)
+    assert done.returncode == 1 and "Cannot allocate memory" in done.stdout and "--memory 2G" in done.stdout, done.stdout
+    kept = record(["/usr/bin/python3", "-S", "-c", "kept = [object() for _ in range(400_000)]"], env={"PYTHONMALLOC": "malloc"})
+    done = subprocess.run([byteledger, "explain", "--memory", "24M", kept.path], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1 and "Cannot allocate memory" in done.stderr and "--memory 2G" in done.stderr, done.stderr
+
+
 def test_memory_may_be_unlimited_and_nonsense_is_refused(byteledger, bomb):
     done = subprocess.run([byteledger, "info", "--memory", "unlimited", bomb], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

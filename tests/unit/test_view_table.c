@@ -118,6 +118,12 @@ static void where_stacks_end_early_is_told_by_module_and_function(void **state)
 	define(prof, &(struct def){ .kind = DEF_STACK, .id = 13, .stack = { { 9 }, { 2 }, 0 } });
 	define(prof, &(struct def){ .kind = DEF_STACK, .id = 14, .stack = { .stop = 2 } });
 	define(prof, &(struct def){ .kind = DEF_STACK, .id = 15, .stack = { { 14 }, { 8 }, 0 } });
+	/* (guessed) parse nowhere new */
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 16, .stack = { .stop = 7 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 17, .stack = { { 16 }, { 2 }, 0 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 18, .stack = { { 17 }, { 8 }, 0 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 19, .stack = { { 18 }, { 3 }, 0 } });
+	alloc(prof, 19, 1);
 	alloc(prof, 12, 1);
 	alloc(prof, 12, 1);
 	alloc(prof, 11, 1);
@@ -132,11 +138,15 @@ static void where_stacks_end_early_is_told_by_module_and_function(void **state)
 	assert_int_equal(ends[2].in_module, 1);
 	assert_string_equal(ends[2].module, "");
 	assert_null(ends[6].module);
+	assert_int_equal(ends[7].in_module, 1);
+	assert_string_equal(ends[7].module, "");
 	name(prof, 7, "trace", 1);
 	assert_int_equal(view_ends(prof, ends, NULL), 0);
 	assert_string_equal(ends[1].function, "trace");
 	assert_int_equal(ends[1].in_function, 3);
 	assert_non_null(view_end_why(1));
+	assert_string_equal(view_end_goes(1), "end in");
+	assert_string_equal(view_end_goes(7), "go through");
 	assert_null(view_end_why(0));
 	assert_null(view_end_why(STACK_STOP_MAX));
 	prof_free(prof);
