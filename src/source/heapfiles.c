@@ -25,7 +25,8 @@ static void variables(const struct target *target, const char *path, const char 
 
 static int open_file(const struct target *target, const char *path)
 {
-	struct image_root root = { .fd = target_openat(target, "root", O_PATH | O_CLOEXEC) };
+	struct image_root root = { .pid = (uint32_t)target->pid,
+				   .fd = target_openat(target, "root", O_PATH | O_CLOEXEC) };
 	if (root.fd < 0)
 		return -errno;
 	int fd = image_open_path(&root, OPENER_BELOW, path, 0);

@@ -219,6 +219,26 @@ static int open_nth(const struct image_root *root, const char *path, uint32_t nt
 	return fd;
 }
 
+/* The kernel tells names as our root sees them: of a process whose root lies below (chroot) they begin with where that is. NULL: not so. */
+static const char *below(const struct image_root *root, const char *path)
+{
+	char name[64], top[PATH_MAX];
+	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/root", root->pid);
+	ssize_t len = root->pid ? readlink(name, top, sizeof(top)) : -1;
+	return len > 1 && (size_t)len < sizeof(top) && strncmp(path, top, (size_t)len) == 0 &&
+			       path[len] == '/'
+		       ? path + len
+		       : NULL;
+}
+
+static int open_below(const struct image_root *root, const char *path)
+{
+	const char *inside = below(root, path);
+	int fd = inside ? open_regular(root->fd, inside, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+			: -ENOENT;
+	return fd >= 0 ? fd : open_regular(root->fd, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+}
+
 int image_open_path(const struct image_root *root, enum opener_kind kind, const char *path,
 		    uint32_t nth)
 {
@@ -229,7 +249,7 @@ int image_open_path(const struct image_root *root, enum opener_kind kind, const 
 	if (kind == OPENER_MAPPED)
 		return root->pid ? open_nth(root, path, nth) : -ENOENT;
 	if (kind == OPENER_BELOW && root->fd >= 0)
-		return open_regular(root->fd, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+		return open_below(root, path);
 	return open_regular(AT_FDCWD, path, 0);
 }
 

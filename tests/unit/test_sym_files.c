@@ -2,6 +2,7 @@
 /* Names, unwind tables and variables of a stranger's files are read by a process without privileges: that it gives the same, and what its
  * death costs. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -201,6 +204,53 @@ static void tables_are_those_that_we_would_build_ourselves(void **state)
 	unwind_rows_free(rows);
 }
 
+/* The kernel tells its files as our root sees them. */
+static void a_file_of_a_process_below_another_root_is_found(void **state)
+{
+	(void)state;
+	if (geteuid())
+		skip();
+	char top[] = "/tmp/byteledger-root-XXXXXX", path[128], done;
+	int told[2];
+	assert_non_null(mkdtemp(top));
+	snprintf(path, sizeof(path), "%s/library", top);
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "seen", 4), 4);
+	close(fd);
+	assert_int_equal(pipe(told), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (chroot(top) || chdir("/") || write(told[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(told[0], &done, 1), 1);
+	struct err err = { 0 };
+	struct image_root root;
+	assert_int_equal(image_root_open(&root, (uint32_t)child, &err), 0);
+	char text[8] = "";
+	for (int own_words = 0; own_words < 2;
+	     own_words++) { /* and by the name that it has itself */
+		fd = image_open_path(&root, OPENER_BELOW, own_words ? "/library" : path, 0);
+		assert_true(fd >= 0);
+		assert_int_equal(read(fd, text, sizeof(text)), 4);
+		assert_string_equal(text, "seen");
+		close(fd);
+	}
+	snprintf(path + strlen(top), sizeof(path) - strlen(top), "x/library");
+	assert_int_equal(image_open_path(&root, OPENER_BELOW, path, 0), -ENOENT);
+	image_root_close(&root);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	snprintf(path, sizeof(path), "%s/library", top);
+	unlink(path);
+	rmdir(top);
+	close(told[0]);
+	close(told[1]);
+}
+
 static void heads_of_damaged_files_are_refused(void **state)
 {
 	struct elf_head head;
@@ -233,6 +283,7 @@ int main(void)
 		cmocka_unit_test(stubs_lead_to_the_names_of_other_modules),
 		cmocka_unit_test(a_death_costs_one_file),
 		cmocka_unit_test(tables_are_those_that_we_would_build_ourselves),
+		cmocka_unit_test(a_file_of_a_process_below_another_root_is_found),
 		cmocka_unit_test(heads_of_damaged_files_are_refused),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);
