@@ -16,6 +16,8 @@
 #define RANGE_MIN (1ull << 20)
 #define RANGE_MAX (1ull << 46)
 #define SEGMENT_HEAD 4096u
+#define RESERVED_MIN (1ull << 30)
+#define TABLES_MAX 4096u /* mappings that are looked at for a header */
 
 /* Where the words of a header stand: the lowest address, the highest behind it, three tables, and the bytes of all of it. */
 static const struct {
@@ -29,12 +31,19 @@ struct dotnet {
 	struct memory_run heap, tables;
 };
 
-static int runs_dotnet(const struct breakdown *b)
+/* What makes it worth looking: the proof is the header and its bounds. */
+static int may_run_dotnet(const struct breakdown *b)
 {
-	/* one file that holds program and runtime has no library to tell it by, but maps its code twice */
-	for (size_t i = 0; i < b->region_count; i++)
-		if (strncmp(b->regions[i].name, "/memfd:doublemapper", 19) == 0)
+	for (size_t i = 0; i < b->region_count; i++) {
+		const struct region *r = &b->regions[i];
+		/* one file that holds program and runtime has no library to tell it by, but maps its code twice */
+		if (strncmp(r->name, "/memfd:doublemapper", 19) == 0)
 			return 1;
+		/* compiled ahead of time it does not; all regions are one reservation, of twice the machine's memory or more */
+		if (!r->inode && !r->name[0] && !(r->perms & 7) &&
+		    r->end - r->start >= RESERVED_MIN)
+			return 1;
+	}
 	return scan_maps(b, "libcoreclr.so");
 }
 
@@ -67,11 +76,14 @@ static int look_for_bounds(void *ctx, const struct scan_block *block)
 static int find(const struct breakdown *b, const struct memory *memory, struct dotnet *found)
 {
 	uint64_t w[HEADER_WORDS];
+	unsigned looked = 0;
 	int rc = 0;
-	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+	for (size_t i = 0; i < b->region_count && rc == 0 && looked < TABLES_MAX; i++) {
 		const struct region *r = &b->regions[i];
-		if (r->class != REGION_ANONYMOUS || !scan_is_heap(r) || !r->rss_bytes ||
-		    memory_read_resident(memory, r->start, w, sizeof(w)) < 0)
+		if (r->class != REGION_ANONYMOUS || !scan_is_heap(r) || !r->rss_bytes)
+			continue;
+		looked++;
+		if (memory_read_resident(memory, r->start, w, sizeof(w)) < 0)
 			continue;
 		for (size_t k = 0; k < sizeof(headers) / sizeof(headers[0]) && rc == 0; k++)
 			if (is_header(w, r->start, k, found))
@@ -113,7 +125,7 @@ static int own(struct breakdown *b, const struct region *r, const struct memory_
 int heaps_dotnet(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct dotnet found;
-	int rc = runs_dotnet(b) ? find(b, memory, &found) : 0, segments = 0;
+	int rc = may_run_dotnet(b) ? find(b, memory, &found) : 0, segments = 0;
 	if (rc == 1) {
 		rc = 0;
 		for (size_t i = 0; i < b->region_count && rc == 0; i++) {

@@ -66,6 +66,16 @@ static void without_the_runtime_nothing_is_looked_for(void **state)
 	check(f, "", "", "");
 }
 
+static void compiled_ahead_of_time_it_is_found_by_what_it_reserves(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_dotnet);
+	f->regions[0].name = "/srv/service";
+	fake_map(f, DN_HIGH + 0x10000, 1ull << 30, REGION_RESERVED, "");
+	f->regions[f->count - 1].perms = 0;
+	check(f, ".NET heap tables", ".NET heap", ".NET heap");
+}
+
 static void a_range_with_a_hole_or_a_file_in_it_is_no_reservation(void **state)
 {
 	(void)state;
@@ -115,6 +125,7 @@ int main(void)
 		cmocka_unit_test(a_header_that_the_runtime_does_not_know_proves_nothing),
 		cmocka_unit_test(without_the_runtime_nothing_is_looked_for),
 		cmocka_unit_test(pages_of_v8_12_describe_themselves),
+		cmocka_unit_test(compiled_ahead_of_time_it_is_found_by_what_it_reserves),
 		cmocka_unit_test(a_range_with_a_hole_or_a_file_in_it_is_no_reservation),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
