@@ -306,6 +306,8 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	b->heaps_refused = 0;
 	if (b->unhurried) /* whoever watches has time */
 		pages_gently(&pages);
+	else if (b->raised)
+		pages_raise(&pages);
 	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;
 	struct scan_copies copies = { 0 };

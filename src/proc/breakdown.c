@@ -552,6 +552,7 @@ struct breakdown *breakdown_read(const struct target *target, const struct break
 	b->labels_max = opt->labels_max ? opt->labels_max : LABELS_DEFAULT;
 	b->full = !opt->quick && !(opt->parts && tells_parts(target));
 	b->unhurried = opt->quick;
+	b->raised = !opt->parts && target->pid != getpid();
 	b->keeps_all = opt->keep == 0;
 	b->time_ns = clock_ns(CLOCK_REALTIME);
 	b->start_ns = clock_ns(CLOCK_MONOTONIC);

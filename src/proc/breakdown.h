@@ -69,6 +69,7 @@ struct breakdown {
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 	int full;                  /* PSS and all that stands in smaps is known */
 	int unhurried;             /* who asked has time: pages_gently() for allocators as well */
+	int raised; /* pages_raise() for allocators as well: not where readings come by themselves while others work (parts) */
 	struct reading reading;
 
 	uint64_t rss_bytes, pss_bytes, virtual_bytes, reserved_bytes, swap_bytes, hugetlb_bytes,

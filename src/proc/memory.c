@@ -19,9 +19,9 @@
 static ssize_t process_read(void *ctx, const struct target_piece *pieces, unsigned count)
 {
 	struct memory_process *process = ctx;
-	uint64_t before = clock_ns(CLOCK_MONOTONIC);
+	uint64_t before = turns_begin(&process->pages->turns);
 	ssize_t got = target_read_pieces(process->target, pieces, count);
-	pages_rest(process->pages, before, &process->stall_ns);
+	turns_end(&process->pages->turns, before, &process->stall_ns);
 	return got;
 }
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proc/turns.h"
+
 #define TEXT_MAX (256ull << 20) /* a mapping's line has some 100 bytes */
 
 static struct numa_row *new_row(struct numa *numa)
@@ -83,7 +85,7 @@ int numa_parse(struct numa *numa, const char *text)
 	return rc;
 }
 
-int numa_read(const struct target *target, struct numa *numa)
+int numa_read(const struct target *target, struct numa *numa, uint64_t *stall_ns)
 {
 	struct err ignored = { 0 };
 	size_t len = 0, room = 1u << 16;
@@ -92,7 +94,16 @@ int numa_read(const struct target *target, struct numa *numa)
 		return fd;
 	char *text = malloc(room);
 	ssize_t got = 0;
-	while (text && len < TEXT_MAX && (got = read(fd, text + len, room - len - 1)) > 0) {
+	struct turns turns;
+	turns_init(&turns, TURNS_RAISED);
+	while (text && len < TEXT_MAX) {
+		uint64_t before = turns_begin(&turns);
+		got = read(fd, text + len, room - len - 1);
+		if (got < 0)
+			rc = -errno;
+		turns_end(&turns, before, stall_ns);
+		if (got <= 0)
+			break;
 		len += (size_t)got;
 		if (room - len > 4096)
 			continue;
@@ -102,8 +113,7 @@ int numa_read(const struct target *target, struct numa *numa)
 		text = grown;
 		room *= 2;
 	}
-	if (got < 0)
-		rc = -errno;
+	turns_over(&turns);
 	close(fd);
 	if (text)
 		text[len] = '\0';

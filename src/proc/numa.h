@@ -23,8 +23,8 @@ struct numa {
 	size_t count;
 };
 
-/** numa_read() - one walk of all pages, as smaps is. 0; -ENOENT where the kernel knows no nodes; negative errno. NULL is never a failure later. */
-int numa_read(const struct target *target, struct numa *numa);
+/** numa_read() - one walk of all pages, as smaps is; how long the target may have waited goes to @stall_ns, if that is more. 0; -ENOENT where the kernel knows no nodes; negative errno. NULL is never a failure later. */
+int numa_read(const struct target *target, struct numa *numa, uint64_t *stall_ns);
 /** numa_parse() - @text's lines, as the kernel writes them; what is none is passed over. -ENOMEM. */
 int numa_parse(struct numa *numa, const char *text);
 /** numa_at() - of the mapping that begins at @start; NULL: not told. O(log n). */

@@ -5,11 +5,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -20,10 +18,6 @@
 	(64ull << 20) /* bytes of address space a call: bounds how long the target's mmap() waits */
 #define FAST_NS \
 	50000u /* a call this short was over nothing: larger slices for reservations of terabytes */
-#define PAUSE_NS 60000  /* and the kernel's slack, 50 us: long enough for a thread to wake up */
-#define TURN_NS 500000u /* of calls without a pause */
-#define SHORT_TURN_NS 250000u
-#define LONG_PAUSE_NS 500000
 #define RUNS 512u
 #define CALL_PAGES \
 	8192u /* found by a call, which holds the target's lock for 0.1 ms a thousand at worst */
@@ -139,6 +133,7 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
 int pages_open(struct pages *pages, const struct target *target, struct err *err)
 {
 	*pages = (struct pages){ .fd = -1 };
+	turns_init(&pages->turns, TURNS_PAUSES);
 	pages->fd = target_file(target, "pagemap", err);
 	if (pages->fd < 0)
 		return pages->fd;
@@ -156,40 +151,22 @@ int pages_open(struct pages *pages, const struct target *target, struct err *err
 	return 0;
 }
 
+void pages_raise(struct pages *pages)
+{
+	turns_init(&pages->turns, TURNS_RAISED);
+}
+
 void pages_gently(struct pages *pages)
 {
-	pages->gentle = 1;
-	/* as after an earlier time */
-	if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_OTHER)
-		pages->raised =
-			sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK,
-					   &(struct sched_param){ .sched_priority = 1 }) == 0;
+	turns_gently(&pages->turns);
 }
 
 void pages_close(struct pages *pages)
 {
-	if (pages->raised)
-		sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK,
-				   &(struct sched_param){ 0 });
-	pages->raised = 0;
+	turns_over(&pages->turns);
 	if (pages->fd >= 0)
 		close(pages->fd);
 	pages->fd = -1;
-}
-
-void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns)
-{
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (!pages->since_ns || before_ns - pages->until_ns > PAUSE_NS)
-		pages->since_ns = before_ns;
-	pages->until_ns = now;
-	uint64_t stretch = now - pages->since_ns;
-	if (stall_ns && stretch > *stall_ns)
-		*stall_ns = stretch;
-	if (stretch < (pages->gentle ? SHORT_TURN_NS : TURN_NS))
-		return;
-	nanosleep(&(struct timespec){ .tv_nsec = pages->gentle ? LONG_PAUSE_NS : PAUSE_NS }, NULL);
-	pages->since_ns = 0;
 }
 
 /* One call, which ends at *@reached: at @end, or where it has found enough. */
@@ -211,10 +188,10 @@ static int scan_call(struct pages *pages, uint64_t start, uint64_t end, unsigned
 					 .category_anyof_mask = mask,
 					 .return_mask =
 						 mask | more | (pages->guards ? SCAN_GUARD : 0) };
-	uint64_t before = clock_ns(CLOCK_MONOTONIC);
+	uint64_t before = turns_begin(&pages->turns);
 	int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
 	int rc = count < 0 ? (errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno) : 0;
-	pages_rest(pages, before, stall_ns);
+	turns_end(&pages->turns, before, stall_ns);
 	if (rc < 0)
 		return rc;
 	*reached = scan.walk_end > start ? scan.walk_end : end;
@@ -245,10 +222,10 @@ static int entries_slice(struct pages *pages, uint64_t start, uint64_t end, unsi
 		uint64_t want = (end - start) / page;
 		if (want > RUNS)
 			want = RUNS;
-		uint64_t before = clock_ns(CLOCK_MONOTONIC);
+		uint64_t before = turns_begin(&pages->turns);
 		ssize_t got = pread(pages->fd, entries, want * 8, (off_t)(start / page * 8));
 		int failed = got < 0 ? errno : 0;
-		pages_rest(pages, before, stall_ns);
+		turns_end(&pages->turns, before, stall_ns);
 		if (failed == EINTR)
 			continue;
 		if (failed)

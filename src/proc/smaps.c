@@ -389,8 +389,8 @@ static size_t smaps_portion(void)
 }
 
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): one line of the file a case */
-static int parse(int fd, size_t portion, region_fn fn, void *ctx, struct reading *reading,
-		 struct err *err)
+static int parse(int fd, size_t portion, struct turns *turns, region_fn fn, void *ctx,
+		 struct reading *reading, struct err *err)
 {
 	struct parser p;
 	memset(&p, 0, offsetof(struct parser, name)); /* not 8 KiB of name */
@@ -404,18 +404,18 @@ static int parse(int fd, size_t portion, region_fn fn, void *ctx, struct reading
 	int rc = 0;
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	for (;;) {
-		uint64_t before = clock_ns(CLOCK_MONOTONIC);
+		uint64_t before = turns_begin(turns);
 		ssize_t got =
 			read(fd, text + have, portion < CHUNK - have ? portion : CHUNK - have);
-		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
+		int failed = errno;
+		turns_end(turns, before, &reading->stall_ns);
+		errno = failed;
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
 			rc = err_set(err, -errno, "cannot read mappings");
 			break;
 		}
-		if (took > reading->stall_ns)
-			reading->stall_ns = took;
 		if (got == 0)
 			break;
 		have += (size_t)got;
@@ -451,7 +451,9 @@ static int parse(int fd, size_t portion, region_fn fn, void *ctx, struct reading
 
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err)
 {
-	return parse(fd, CHUNK, fn, ctx, reading, err);
+	struct turns turns;
+	turns_init(&turns, TURNS_NONE);
+	return parse(fd, CHUNK, &turns, fn, ctx, reading, err);
 }
 
 static int each(const struct target *target, const char *name, size_t portion, region_fn fn,
@@ -461,7 +463,10 @@ static int each(const struct target *target, const char *name, size_t portion, r
 	int fd = target_file(target, name, err);
 	if (fd < 0)
 		return fd;
-	int rc = parse(fd, portion, fn, ctx, reading, err);
+	struct turns turns;
+	turns_init(&turns, target->pid != getpid() ? TURNS_RAISED : TURNS_NONE);
+	int rc = parse(fd, portion, &turns, fn, ctx, reading, err);
+	turns_over(&turns);
 	close(fd);
 	if (rc == -ESRCH || rc == -EACCES || rc == -EPERM)
 		return target_fail(target, rc, name, err);
@@ -525,9 +530,12 @@ int rollup_all(const struct target *target, struct rollup *rollup, uint64_t *sta
 	       struct err *err)
 {
 	char text[4096];
-	uint64_t before = clock_ns(CLOCK_MONOTONIC);
+	struct turns turns;
+	turns_init(&turns, target->pid != getpid() ? TURNS_RAISED : TURNS_NONE);
+	uint64_t before = turns_begin(&turns), took = 0;
 	ssize_t got = target_text(target, "smaps_rollup", text, sizeof(text));
-	uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
+	turns_end(&turns, before, &took);
+	turns_over(&turns);
 	if (got < 0)
 		return target_fail(target, (int)got, "smaps_rollup", err);
 	*rollup = (struct rollup){ .rss_bytes = status_kib(text, "\nRss:"),

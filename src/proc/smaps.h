@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "proc/region.h"
 #include "proc/target.h"
+#include "proc/turns.h"
 
 /** Takes a region; its name is lent for the call. Return: 0 to go on, else that value ends the reading. */
 typedef int (*region_fn)(void *ctx, struct region *region);
@@ -33,7 +34,7 @@ struct reading {
 
 /**
  * smaps_each() - every mapping with all its figures, in order of address. Costs some 37 ns a resident 4 KiB page and 3 us a
- * mapping, and makes the target's mmap() wait for the walk of one mapping at a time.
+ * mapping, and makes the target's mmap() wait for the walk of one mapping at a time: in turns with it (turns.h), unless it is this process.
  */
 int smaps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
 	       struct err *err);
@@ -57,31 +58,19 @@ void maps_query_close(struct maps_query *query);
  */
 int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct region *region);
 
-/** struct pages - what is resident, without walking page tables for PSS. */
+/** struct pages - what is resident, without walking page tables for PSS. For one thread, up to pages_close(): it may be raised (turns.h). */
 struct pages {
 	int fd;
-	int scan;           /* PAGEMAP_SCAN (Linux 6.7) works here */
-	int guards;         /* it tells guard markers (Linux 6.15) */
-	int gentle, raised; /* private: pages_gently() */
-	uint64_t since_ns,
-		until_ns; /* private: of calls that followed each other without a pause */
+	int scan;   /* PAGEMAP_SCAN (Linux 6.7) works here */
+	int guards; /* it tells guard markers (Linux 6.15) */
+	struct turns turns;
 };
 /** pages_open() - probes PAGEMAP_SCAN once; falls back to pagemap, which costs three times as much. */
 int pages_open(struct pages *pages, const struct target *target, struct err *err);
-/** pages_close() - also ends what pages_gently() began, in the thread that did. */
 void pages_close(struct pages *pages);
-/**
- * pages_gently() - for whoever has time: from now on to pages_close() short calls and longer pauses, a third of a CPU at most. A thread that
- * loses its CPU amid a call keeps the target's lock meanwhile, on a busy machine for tens of milliseconds: so where it may, this one
- * goes before ordinary threads.
- */
+/** pages_raise() - TURNS_RAISED, up to pages_close(); right after pages_open(). pages_gently() - likewise turns_gently(). */
+void pages_raise(struct pages *pages);
 void pages_gently(struct pages *pages);
-/**
- * pages_rest() - a call that takes the target's lock, begun at @before_ns (CLOCK_MONOTONIC), is over: pause where such calls followed each
- * other for half a millisecond, and tell @stall_ns (may be NULL) how long they did, if that is more. Whoever asks again at once takes the
- * lock again before the thread that waits to write is awake, so that its mmap() waits for all of them, up to 4 ms or more.
- */
-void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns);
 
 enum page_kind {
 	PAGE_PRESENT = 1,
@@ -98,7 +87,7 @@ enum page_kind {
 typedef int (*pages_fn)(void *ctx, uint64_t start, uint64_t end, unsigned kinds);
 /**
  * pages_each() - runs of pages of any of @kinds in [@start, @end), in order, in slices of at most 64 MiB of address space a
- * system call, with pages_rest() behind each; the longest that the target may have waited goes to @stall_ns if it was longer. 11 ns a present page. The zero page counts as present.
+ * system call, in turns with the target; the longest that the target may have waited goes to @stall_ns if it was longer. 11 ns a present page. The zero page counts as present.
  * Return: 0, @fn's value, or negative errno (-ENODATA where @kinds cannot be told apart here: PAGE_GUARD before 6.13).
  */
 int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,

@@ -30,7 +30,8 @@ struct breakdown *reading_take(const struct target *target, const struct reading
 	if (b && how->numa && !how->quick) {
 		b->numa = calloc(1, sizeof(*b->numa));
 		if (b->numa)
-			numa_read(target, b->numa); /* where it may not be read none is told */
+			numa_read(target, b->numa,
+				  &b->reading.stall_ns); /* where it may not be read none is told */
 	}
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !how->quick)
