@@ -3,10 +3,11 @@
 """heaptable.py - the table of allocators and runtimes: what `byteledger regions` reads from outside, beside what each says of itself.
 
   scripts/heaptable.py [--build build] [--root NAME=FOLDER]... [--python FILE]... [--go FILE]... [--node FILE]... [--java FILE]...
-                       [--mimalloc LIBRARY]... [--only WORD] [--check PERCENT]
+                       [--mimalloc LIBRARY]... [--dotnet 'COMMAND PROGRAM']... [--only WORD] [--check PERCENT]
 
---root names a Debian root (scripts/fresh.sh -d) whose C library, allocators, python3 and node are used, by chroot: needs root. --python, --node
-and --java name further ones; --go is a `go` command, or GOTOOLCHAIN's word (go1.24.9). Prints Markdown; ends with 1 where a row is further away
+--root names a Debian root (scripts/fresh.sh -d) whose C library, allocators, python3, node, JDKs and OCaml are used, by chroot: needs root, and
+/proc mounted in it for a JDK. --python, --node and --java name further ones; --go is a `go` command, or GOTOOLCHAIN's word (go1.24.9); --dotnet
+is what runs a program that says "ready committed=BYTES heap=BYTES" by GC.GetGCMemoryInfo(). Prints Markdown; ends with 1 where a row is further away
 than --check (default 1) per cent, or could not be read.
 """
 import argparse
@@ -37,6 +38,10 @@ NODE = ("x=[];for(let i=0;i<4e5;i++)x.push({a:i,b:'s'+i});const v=require('v8');
         "process.stdin.resume()")
 JAVA = ("public class H { public static void main(String[] a) throws Exception { byte[][] l = new byte[200][];"
         "for (int i = 0; i < 200; i++) l[i] = new byte[200000]; System.out.println(\"ready\"); System.in.read(); } }")
+OCAML = """let keep = Array.init 4000 (fun i -> List.init 200 (fun k -> (i, string_of_int k)))
+let () = Gc.compact (); Printf.printf "ready %d\\n%!" ((Gc.quick_stat ()).Gc.heap_words * 8);
+  ignore (input_char stdin); print_int (List.length keep.(0))
+"""
 PHP = '$x=[];for($i=0;$i<500000;$i++)$x[]="s$i";echo "ready ".memory_get_usage(true)."\n";fgets(STDIN);'
 RUBY = 'x=(1..300000).map{|i|"s#{i}"};GC.start;puts "ready #{GC.stat(:heap_allocated_pages)*(GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]||16384)}";$stdout.flush;STDIN.gets'
 
@@ -185,15 +190,19 @@ def node(command, name):
             label(seen, "V8 heap") + label(seen, "V8 code") or None, 5)
 
 
-def java(command, folder):
-    source = folder + "/H.java"
-    with open(source, "w", encoding="ascii") as file:
+def java(command, folder, root=""):
+    source, inside_root = folder + "/H.java", ["chroot", root] if root else []
+    if root:
+        source = "/tmp/H.java"
+    with open(root + source, "w", encoding="ascii") as file:
         file.write(JAVA)
     jcmd = os.path.join(os.path.dirname(os.path.realpath(command)), "jcmd")
-    version = re.search(r'"([^"]+)"', subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60).stderr).group(1)
+    jcmd = inside_root + [jcmd[len(os.path.realpath(root)):] if root else jcmd]
+    command = inside_root + [command[len(root):]]
+    version = re.search(r'"([^"]+)"', subprocess.run(command + ["-version"], capture_output=True, text=True, timeout=60).stderr).group(1)
     for collector in ("G1", "Parallel", "Serial"):
-        with Runs([command, "-XX:NativeMemoryTracking=summary", "-Xmx256m", f"-XX:+Use{collector}GC", source]) as program:
-            own = subprocess.run([jcmd, str(program.child.pid), "VM.native_memory", "summary"], capture_output=True, text=True, timeout=60).stdout
+        with Runs([*command, "-XX:NativeMemoryTracking=summary", "-Xmx256m", f"-XX:+Use{collector}GC", source]) as program:
+            own = subprocess.run([*jcmd, str(program.child.pid), "VM.native_memory", "summary"], capture_output=True, text=True, timeout=60).stdout
             committed = {kind: int(size) << 10 for kind, size in
                          re.findall(r"-\s+(Java Heap|Class|Metaspace|Code|GC) \(reserved=\d+KB, committed=(\d+)KB", own)}
             spaces = {kind: int(size) << 10 for kind, size in re.findall(r"\(\s+(Metadata|Class space):\s*\)\s*\(\s+reserved=\d+KB, committed=(\d+)KB", own)}
@@ -204,6 +213,29 @@ def java(command, folder):
                 row(what, "NMT Metadata committed", spaces["Metadata"], label(seen, "HotSpot metaspace", "virtual_bytes") or None)
             if "Class space" in spaces:
                 row(what, "NMT Class space committed", spaces["Class space"], label(seen, "HotSpot class space", "virtual_bytes") or None)
+
+
+def ocaml(folder, name, root=""):
+    """Pools are ours to tell, and blocks of more than 128 words are malloc's: what is asked for has none but one of 4,000."""
+    inside_root, at = (["chroot", root], "/tmp") if root else ([], folder)
+    with open(root + at + "/heap.ml", "w", encoding="ascii") as file:
+        file.write(OCAML)
+    version = subprocess.run(inside_root + ["ocamlopt", "-version"], capture_output=True, text=True, timeout=60).stdout.strip()
+    built = subprocess.run(inside_root + ["sh", "-c", f"cd {at} && ocamlopt -o heap heap.ml"], capture_output=True, text=True, timeout=120)
+    if built.returncode:
+        return skipped(f"OCaml {version} ({name})", "it does not build")
+    with Runs(inside_root + [at + "/heap"]) as program:
+        seen = program.look()
+        row(f"OCaml {version} ({name})", "Gc.quick_stat heap_words", program.words[0],
+            label(seen, "OCaml heap", "virtual_bytes") + sum(c["virtual_bytes"] for c in seen["classes"] if c["label"] == "malloc large") or None, 5)
+    return None
+
+
+def dotnet(words):
+    with Runs(words.split()) as program:
+        seen = program.look()
+        row(".NET " + (re.search(r"version=(\S+)", program.said) or [0, words])[1], "GC.GetGCMemoryInfo: heap, fragmented included", program.numbers["heap"],
+            label(seen, ".NET heap") or None, 10)
 
 
 def scripted(command, statistic, name, label_name, least):
@@ -245,6 +277,16 @@ def main():
         if wanted("JDK"):
             for path in args.java or sorted(p for p in glob.glob("/usr/lib/jvm/*/bin/java") if not os.path.islink(p.split("/bin")[0])):
                 java(path, folder)
+            for _, root in [] if args.java else roots[1:]:
+                for path in sorted(p for p in glob.glob(root + "/usr/lib/jvm/*/bin/java") if not os.path.islink(p.split("/bin")[0])):
+                    java(path, folder, root)
+        if wanted("OCaml"):
+            for name, root in roots:
+                if os.path.exists((root or "") + "/usr/bin/ocamlopt"):
+                    ocaml(folder, name, root or "")
+        if wanted(".NET"):
+            for words in args.dotnet:
+                dotnet(words)
         if wanted("PHP") and shutil.which("php"):
             scripted(["php", "-r", PHP], "memory_get_usage(true)", "PHP " + subprocess.run(["php", "-r", "echo PHP_VERSION;"],
                      capture_output=True, text=True, timeout=60).stdout, "PHP heap", 1)
@@ -258,7 +300,7 @@ def main():
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--build", default=os.path.join(TOP, "build"))
-for option in ("root", "python", "go", "node", "java", "mimalloc"):
+for option in ("root", "python", "go", "node", "java", "mimalloc", "dotnet"):
     parser.add_argument("--" + option, action="append", default=[])
 parser.add_argument("--only")
 parser.add_argument("--check", type=float, default=1)
