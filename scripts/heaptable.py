@@ -106,6 +106,12 @@ def inside(root, program):
     if not root:
         return [program], ""
     shutil.copy(program, root + "/tmp/")
+    name = os.path.basename(program)
+    if subprocess.run(["chroot", root, "/tmp/" + name], capture_output=True, timeout=60).stderr.startswith(b"/tmp/"):
+        # an older C library than it was linked with: made anew there
+        for source in (name + ".c", "blocks.h"):
+            shutil.copy(os.path.join(TOP, "tests/prog", source), root + "/tmp/")
+        subprocess.run(["chroot", root, "gcc", "-O1", "-D_GNU_SOURCE", "-pthread", "-o", "/tmp/" + name, "/tmp/" + name + ".c", "-ldl"], check=False, timeout=120)
     return ["chroot", root, "/tmp/" + os.path.basename(program)], root
 
 
@@ -233,9 +239,9 @@ def ocaml(folder, name, root=""):
 
 def dotnet(words):
     with Runs(words.split()) as program:
-        seen = program.look()
-        row(".NET " + (re.search(r"version=(\S+)", program.said) or [0, words])[1], "GC.GetGCMemoryInfo: heap, fragmented included", program.numbers["heap"],
-            label(seen, ".NET heap") or None, 10)
+        own, seen = program.numbers, program.look()
+        what, size = ("TotalCommittedBytes", own["committed"]) if own.get("committed") else ("HeapSizeBytes", own["heap"])
+        row(".NET: " + words, "GC.GetGCMemoryInfo " + what, size, label(seen, ".NET heap", "virtual_bytes") or None, 2)
 
 
 def scripted(command, statistic, name, label_name, least):

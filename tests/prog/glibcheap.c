@@ -56,7 +56,15 @@ int main(int argc, char **argv)
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
 	blocks_fill(&workers[0].blocks, bytes_each, 0);
 	pthread_barrier_wait(&filled);
+#if __GLIBC_PREREQ(2, 33)
 	struct mallinfo2 info = mallinfo2();
+#else
+	struct mallinfo before = mallinfo(); /* int, of less than 2 GiB here */
+	struct {
+		size_t uordblks, fordblks, hblkhd, fsmblks, arena;
+	} info = { (size_t)before.uordblks, (size_t)before.fordblks, (size_t)before.hblkhd,
+		   (size_t)before.fsmblks, (size_t)before.arena };
+#endif
 	char line[256];
 	int len = snprintf(line, sizeof(line), "ready %zu %zu %zu %zu %zu\n", info.uordblks,
 			   info.fordblks, info.hblkhd, info.fsmblks, info.arena);
