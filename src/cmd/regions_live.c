@@ -20,13 +20,6 @@ struct live {
 	int printed, signals;
 };
 
-/* One row at least. */
-static size_t fits(FILE *to, size_t above)
-{
-	size_t rows = terminal_rows(to);
-	return rows > above + 1 ? rows - above : 1;
-}
-
 static int on_show(void *ctx, struct ledger *ledger, struct err *err)
 {
 	struct live *l = ctx;
@@ -37,16 +30,18 @@ static int on_show(void *ctx, struct ledger *ledger, struct err *err)
 		return 0;
 	struct out_opt terminal = { 0 };
 	terminal_fit(to, &terminal);
-	const struct regions_text_opt how = {
-		.ascii = terminal.ascii, .raw = r->raw, .top = r->top, .all = r->all
-	};
+	const struct regions_text_opt how = { .width = terminal.width,
+					      .ascii = terminal.ascii,
+					      .raw = r->raw,
+					      .top = r->top,
+					      .all = r->all };
 	if (r->format == OUT_REGIONS_JSON)
 		rc = out_ledger_page(to, ledger, l->title, 1, &how, err);
-	else /* head, cgroup, heading, "more", sum, time */
+	else
 		rc = out_ledger_screen(
-			to, ledger, l->title, l->screen ? fits(to, 7) : 0,
+			to, ledger, l->title, l->screen ? terminal_rows(to) : 0,
 			l->printed || !l->screen ? clock_ns(CLOCK_MONOTONIC) - l->began_ns : 0,
-			l->screen, l->printed, &how, err);
+			l->printed, &how, err);
 	l->printed = 1;
 	if (rc == 0 && (fflush(to) != 0 || ferror(to)))
 		rc = errno == EPIPE ? -EPIPE : result_failed(err);

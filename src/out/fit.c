@@ -31,5 +31,5 @@ void terminal_fit(FILE *to, struct out_opt *opt)
 size_t terminal_rows(FILE *to)
 {
 	struct winsize size;
-	return ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_row > 4 ? size.ws_row : 24;
+	return ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
 }

@@ -12,7 +12,7 @@
  * that is not "dumb", and no $NO_COLOR) and ascii (a locale other than UTF-8).
  */
 void terminal_fit(FILE *to, struct out_opt *opt);
-/** terminal_rows() - lines of the terminal @to; 24 where it has none, or next to none. */
+/** terminal_rows() - lines of the terminal @to; 24 where it does not say. */
 size_t terminal_rows(FILE *to);
 
 #endif

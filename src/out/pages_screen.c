@@ -18,7 +18,7 @@ int out_pages_screen(struct buf *to, const struct page_shot *shot, const struct 
 		     const struct out_pages_opt *how, size_t terminal_rows, struct err *err)
 {
 	struct out_pages_opt opt = *how;
-	size_t living = 0, rows = terminal_rows - 2;
+	size_t living = 0, rows = terminal_rows > 3 ? terminal_rows - 2 : 1;
 	for (size_t i = 0; i < shot->count; i++)
 		living += !shot->processes[i]->ended;
 	buf_puts(to, "\033[H\033[J");

@@ -2,6 +2,7 @@
 #include "out/regions_page.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -90,18 +91,60 @@ int out_ledger_page(FILE *to, const struct ledger *ledger, const char *title, in
 	return put(to, &text, err);
 }
 
+/* Lines that the text takes, those that a terminal breaks among them; where the one behind @most begins goes to *@cut. */
+static size_t lines_of(const struct buf *text, size_t from, size_t width, size_t most, size_t *cut)
+{
+	size_t lines = 0;
+	*cut = text->len;
+	for (size_t at = from; at < text->len;) {
+		const char *line = (const char *)text->data + at;
+		const char *end = memchr(line, '\n', text->len - at);
+		size_t len = end ? (size_t)(end - line) : text->len - at;
+		lines += width && len > width ? (len + width - 1) / width : 1;
+		if (lines > most && *cut == text->len)
+			*cut = at;
+		at += len + 1;
+	}
+	return lines;
+}
+
+static void put_screen(struct buf *text, const struct ledger *ledger, const char *title,
+		       size_t rows, uint64_t after_ns, const struct regions_text_opt *how)
+{
+	/* with what fits least: a head, a heading, a process, the sum */
+	const size_t least = 9;
+	char since[TEXT_NUMBER_MAX];
+	size_t from = text->len, room = rows - 1 /* the cursor's */, cut, lines = 0;
+	struct regions_text_opt opt = *how;
+	for (size_t shown = rows; shown > 0;
+	     shown = lines - room < shown ? shown - (lines - room) : 0) {
+		text->len = from;
+		if (after_ns && rows > least)
+			buf_printf(text, "after %s\n", text_duration(since, after_ns));
+		opt.brief = rows <= least;
+		ledger_live_text(text, ledger, title, shown, &opt);
+		lines = lines_of(text, from, (size_t)opt.width, room, &cut);
+		if (lines <= room)
+			return;
+	}
+	text->len = cut;
+}
+
 int out_ledger_screen(FILE *to, const struct ledger *ledger, const char *title, size_t rows,
-		      uint64_t after_ns, int clear, int apart, const struct regions_text_opt *how,
+		      uint64_t after_ns, int apart, const struct regions_text_opt *how,
 		      struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	char since[TEXT_NUMBER_MAX];
-	if (clear)
+	if (rows) {
 		buf_puts(&text, "\033[H\033[J");
-	else if (apart)
+		put_screen(&text, ledger, title, rows > 1 ? rows : 2, after_ns, how);
+		return put(to, &text, err);
+	}
+	if (apart)
 		buf_putc(&text, '\n');
 	if (after_ns)
 		buf_printf(&text, "after %s\n", text_duration(since, after_ns));
-	ledger_live_text(&text, ledger, title, rows, how);
+	ledger_live_text(&text, ledger, title, 0, how);
 	return put(to, &text, err);
 }

@@ -203,16 +203,31 @@ static void put_change(struct buf *to, int columns, int64_t bytes, int raw)
 	buf_printf(to, "%*s", columns, signed_text);
 }
 
+#define LIVE_NAME 16 /* a process's name */
+
+/* How many of the last columns a line has no room for: page tables first, then swap, private. */
+static int left_out(int columns, const struct regions_text_opt *opt)
+{
+	int out = 0;
+	while (opt->width && out < 3 && columns * (6 - out) + 1 + 11 + LIVE_NAME > opt->width)
+		out++;
+	return out;
+}
+
 static void put_live_row(struct buf *to, const struct ledger_row *r, int columns,
 			 const struct regions_text_opt *opt)
 {
 	char text[TEXT_NUMBER_MAX];
+	int out = left_out(columns, opt);
 	buf_printf(to, "%*s", columns, size(text, r->pss_bytes, opt->raw));
 	put_change(to, columns + 1, r->grown_bytes, opt->raw);
 	buf_printf(to, "%*s", columns, size(text, r->rss_bytes, opt->raw));
-	buf_printf(to, "%*s", columns, size(text, r->private_bytes, opt->raw));
-	buf_printf(to, "%*s", columns, size(text, r->swap_bytes, opt->raw));
-	buf_printf(to, "%*s", columns, size(text, r->page_table_bytes, opt->raw));
+	if (out < 3)
+		buf_printf(to, "%*s", columns, size(text, r->private_bytes, opt->raw));
+	if (out < 2)
+		buf_printf(to, "%*s", columns, size(text, r->swap_bytes, opt->raw));
+	if (out < 1)
+		buf_printf(to, "%*s", columns, size(text, r->page_table_bytes, opt->raw));
 }
 
 void ledger_live_text(struct buf *to, const struct ledger *l, const char *title, size_t lines,
@@ -225,7 +240,7 @@ void ledger_live_text(struct buf *to, const struct ledger *l, const char *title,
 	text_escape(to, title, opt->ascii);
 	buf_printf(to, ": %zu process%s %s together (PSS)\n", l->count,
 		   l->count == 1 ? " has" : "es have", size(a, sum.pss_bytes, opt->raw));
-	if (l->cgroups == 1 && m->current_bytes != UINT64_MAX) {
+	if (l->cgroups == 1 && m->current_bytes != UINT64_MAX && !opt->brief) {
 		buf_printf(to, "cgroup: charged for %s", size(a, m->current_bytes, opt->raw));
 		if (m->limit_bytes != UINT64_MAX)
 			buf_printf(to, " of %s", size(a, m->limit_bytes, opt->raw));
@@ -236,8 +251,11 @@ void ledger_live_text(struct buf *to, const struct ledger *l, const char *title,
 			buf_printf(to, ", page cache %s", size(b, m->file_bytes, opt->raw));
 		buf_putc(to, '\n');
 	}
-	buf_printf(to, "%*s%*s%*s%*s%*s%*s%9s  name\n", columns, "PSS", columns + 1, "grown",
-		   columns, "RSS", columns, "private", columns, "swap", columns, "tables", "pid");
+	static const char *const more[] = { "private", "swap", "tables" };
+	buf_printf(to, "%*s%*s%*s", columns, "PSS", columns + 1, "grown", columns, "RSS");
+	for (int i = 0; i < 3 - left_out(columns, opt); i++)
+		buf_printf(to, "%*s", columns, more[i]);
+	buf_printf(to, "%9s  name\n", "pid");
 	size_t limit = lines && lines < opt->top ? lines : opt->top;
 	if (opt->all && !lines)
 		limit = l->count;

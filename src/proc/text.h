@@ -30,6 +30,7 @@ struct regions_text_opt {
 	size_t top;     /* mappings to list; 0 = none */
 	int all;        /* every mapping with RSS, swap or huge pages */
 	int all_labels; /* no "... 12 more" */
+	int brief;      /* of several processes: no line of the cgroup */
 	enum regions_sort sort;
 	const int64_t
 		*growth; /* of each row of classes, bytes of RSS since some time; NULL: not known */

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes as one, and memory that is in no process's RSS: what is open and unmapped, sockets, page tables, the cgroup."""
+import fcntl
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -166,6 +170,40 @@ def test_a_table_of_processes_is_made_again_and_again_in_any_order(byteledger, t
         run(byteledger, "-p", child.pid, "--group", "process", "--watch", "0.1")
     for wrong in (("--alert", "rss>1G"), ("--history", str(tmp_path / "h")), ("--serve", "127.0.0.1:0")):
         assert b"table to look at" in run(byteledger, "-p", os.getpid(), "--group", "process", "--watch", "1", *wrong, code=2).stderr
+
+
+@pytest.mark.parametrize("rows, columns", [(4, 80), (6, 60), (24, 60), (24, 100)])
+def test_a_table_made_again_fits_its_terminal(byteledger, rows, columns):
+    """Nothing scrolls: a screen has a line less than the terminal, and no line is wider."""
+    some = [subprocess.Popen(["sleep", "600"]) for _ in range(30 if rows > 6 else 3)]
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    targets = [word for child in some for word in ("-p", str(child.pid))]
+    env = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+    try:
+        table = subprocess.Popen([byteledger, "regions", *targets, "--group", "process", "--watch", "0.2", "--duration", "60s"],
+                                 stdin=slave, stdout=slave, stderr=subprocess.DEVNULL, env={**env, "TERM": "xterm"})
+        os.close(slave)
+        shown = b""
+        while shown.count(b"\x1b[H\x1b[J") < 3:
+            shown += os.read(master, 1 << 16)
+        for child in some:
+            child.kill()
+        table.kill()
+        table.communicate()
+        for screen in shown.decode().split("\x1b[H\x1b[J")[1:3]:
+            lines = screen.replace("\r", "").splitlines()
+            assert len(lines) + sum((len(line) - 1) // columns for line in lines if line) < rows, screen
+            heading = next(line for line in lines if "PSS" in line and "pid" in line)
+            assert len(heading) <= columns and heading.split()[:3] == ["PSS", "grown", "RSS"], screen
+            assert [line for line in lines if line.endswith("  sleep")], screen
+            if rows > 4:
+                assert lines[-1].endswith("  sum"), screen
+    finally:
+        os.close(master)
+        for child in some:
+            child.kill()
+            child.communicate()
 
 
 def test_what_the_kernel_says_of_the_cgroup_is_what_is_told(byteledger, limited, tmp_path): # noqa: F811
