@@ -271,6 +271,66 @@ static void what_was_swapped_out_is_left_out_and_not_read(void **state)
 	image_end(image);
 }
 
+/* A program at work: what the first look saw half made is whole at the second. */
+static struct image *moving;
+static uint64_t moved_first;
+static ssize_t (*still_read)(void *, const struct target_piece *, unsigned);
+
+static void put_sizes(struct image *image, uint64_t first, uint64_t size)
+{
+	for (uint64_t i = 6; i < 60; i += 2)
+		image_put(image, first + i * 64 + 8, size);
+}
+
+static ssize_t read_moving(void *ctx, const struct target_piece *pieces, unsigned count)
+{
+	ssize_t got = still_read(ctx, pieces, count);
+	for (unsigned i = 0; i < count; i++)
+		if (moving && pieces[i].addr <= moved_first + 6 * 64 &&
+		    pieces[i].addr + pieces[i].len > moved_first + 58 * 64 + 16) {
+			put_sizes(moving, moved_first, 64 | 5);
+			moving = NULL;
+		}
+	return got;
+}
+
+static void a_heap_that_moves_is_read_again_and_says_so(void **state)
+{
+	(void)state;
+	struct image *image = image_new(112);
+	uint64_t at = (image->arena + 112 + 2088 + 15) & ~15ull,
+		 end = IMAGE_HEAP + IMAGE_HEAP_BYTES;
+	uint64_t first = at;
+	for (int i = 0; i < 64; i++)
+		at = image_chunk(image, at, 64, 0, 5);
+	image_put(image, at + 8, (end - at) | 5);
+	image_put(image, image->arena + 112 - 16, at);
+	struct glibc_reading still, moved, never;
+	read_image(image, &still);
+	assert_int_equal(still.retried, 0);
+	put_sizes(image, first, 0x123456789);
+	still_read = image->fake.memory.read;
+	image->fake.memory.read = read_moving;
+	struct err err = { 0 };
+	assert_int_equal(glibc_find(&image->fake.memory, image->fake.regions, 4, &moved, &err), 1);
+	moving = image;
+	moved_first = first;
+	assert_int_equal(glibc_walk(&image->fake.memory, &moved, NULL, &err), 0);
+	assert_null(moving);
+	assert_int_equal(moved.retried, 1);
+	assert_int_equal(moved.totals.live_bytes, still.totals.live_bytes);
+	assert_int_equal(moved.totals.unclear_bytes, 0);
+	/* one that stays broken is not read a third time, and says how much of it is clear */
+	put_sizes(image, first, 0x123456789);
+	read_image(image, &never);
+	assert_int_equal(never.retried, 1);
+	assert_true(never.totals.unclear_bytes > 0 && never.consistency < 100.0);
+	glibc_fini(&still);
+	glibc_fini(&moved);
+	glibc_fini(&never);
+	image_end(image);
+}
+
 static void lists_that_run_in_circles_end(void **state)
 {
 	(void)state;
@@ -352,6 +412,7 @@ int main(void)
 		cmocka_unit_test(a_heap_without_symbols_or_params_is_walked_too),
 		cmocka_unit_test(a_damaged_size_costs_its_chunk_and_is_said),
 		cmocka_unit_test(what_was_swapped_out_is_left_out_and_not_read),
+		cmocka_unit_test(a_heap_that_moves_is_read_again_and_says_so),
 		cmocka_unit_test(lists_that_run_in_circles_end),
 		cmocka_unit_test(a_heap_that_was_trimmed_meanwhile_is_unclear_not_a_crash),
 		cmocka_unit_test(a_program_that_never_called_malloc_has_no_reading),
