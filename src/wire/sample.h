@@ -19,7 +19,7 @@
  *
  *   bits  0..3   register of the size, enum wire_sample_reg
  *   bits  4..7   register that the size is to be multiplied with
- *   bits  8..11  register of the block (free), the old one (realloc), the result's place (posix_memalign)
+ *   bits  8..11  register of the block (free), the old one (realloc), the result (memalign)
  *   bits 12..15  register of the alignment: up to 16 the call is another probed function's
  *   bits 16..23  enum wire_sample_flag
  *   bits 32..47  number of the function
