@@ -396,7 +396,7 @@ static UNWIND_INLINE void room_end(struct sample_room *room)
 
 #include "bpf/sample_activity.h"
 
-static UNWIND_INLINE void hit(uint64_t cookie)
+static UNWIND_INLINE void hit(struct pt_regs *regs, uint64_t cookie)
 {
 	uint32_t number = cookie >> 32 & (WIRE_SAMPLE_FUNCTIONS_MAX - 1);
 	uint64_t *hits = bpf_map_lookup_elem(&sample_hits, &number), *quota, one = 1;
@@ -406,8 +406,8 @@ static UNWIND_INLINE void hit(uint64_t cookie)
 	quota = bpf_map_lookup_elem(&sample_quota, &zero);
 	if (quota && *quota && --*quota == 0)
 		bpf_ringbuf_output(&sample_wake, &one, sizeof(one), BPF_RB_FORCE_WAKEUP);
-	if (sample_window)
-		note_caller();
+	if (sample_window && regs)
+		note_caller(regs, number);
 }
 
 /* The size that a call asks for, saturating. 1: another function that is probed is going to get it; -1: it will be refused. */
@@ -488,7 +488,7 @@ static UNWIND_INLINE int take_call(struct pt_regs *regs)
 	uint32_t pid, tid, chance;
 	struct sample_room *room;
 
-	hit(cookie);
+	hit(regs, cookie);
 	if (!sample_on)
 		return 0;
 	if (cookie >> 16 & WIRE_SAMPLE_F_COUNTER)
@@ -550,7 +550,7 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 	struct wire_sample_pending *outer;
 	int had = 0, jumps;
 
-	hit(cookie);
+	hit(regs, cookie);
 	jumps = size_of_call(regs, cookie, &bytes);
 	if (jumps < 0 || (jumps && !sample_two_links))
 		return 0;
@@ -735,7 +735,7 @@ int sample_free(struct pt_regs *regs)
 	uint32_t pid, tid;
 	struct wire_sample_live live;
 
-	hit(cookie);
+	hit(regs, cookie);
 	addr = reg_of(regs, cookie >> 8 & 15);
 	if (!addr || current_ids(&pid, &tid) < 0 || !take_live(pid, addr, &live))
 		return 0;

@@ -25,13 +25,44 @@ struct {
 	__type(value, struct wire_sample_caller);
 } sample_callers SEC(".maps");
 
-/* A thread that called an allocator. */
-static UNWIND_INLINE void note_caller(void)
+#include "bpf/sample_ticks.h"
+
+/* A piece of time ends in which what runs here called now and then. */
+static UNWIND_INLINE void end_slice(struct wire_sample_activity *a, uint64_t now)
+{
+	uint64_t from = a->slice_ns > a->since_ns ? a->slice_ns : a->since_ns;
+	uint64_t ran = now > from ? now - from : 0, often;
+	uint32_t at;
+	often = a->slice_hits * 1024 / (ran / 1000 + 1);
+	at = often ? log2_of(often) + 1 : 0;
+	struct wire_sample_slice *s =
+		&a->slice[at < WIRE_SAMPLE_SLICES ? at : WIRE_SAMPLE_SLICES - 1];
+	s->hits += a->slice_hits;
+	s->run_ns += ran;
+	a->slice_hits = 0;
+	a->slice_ns = now;
+}
+
+/* A thread that called an allocator, and from where. */
+static UNWIND_INLINE void note_caller(struct pt_regs *regs, uint32_t number)
 {
 	uint32_t zero = 0, tid = (uint32_t)bpf_get_current_pid_tgid();
 	struct wire_sample_activity *a = bpf_map_lookup_elem(&sample_activity, &zero);
 	struct wire_sample_caller caller = { .window = sample_window }, *known;
-	if (!a || a->caller == tid)
+	if (!a)
+		return;
+	if (a->window == caller.window) {
+		uint64_t now = bpf_ktime_get_ns();
+		uint64_t from = a->slice_ns > a->since_ns ? a->slice_ns : a->since_ns;
+		a->slice_hits++;
+		if (now - from >= WIRE_SAMPLE_SLICE_NS)
+			end_slice(a, now);
+	}
+	if (a->place != regs->ip) {
+		a->place = regs->ip;
+		note_place(regs->ip, number);
+	}
+	if (a->caller == tid)
 		return;
 	a->caller = tid;
 	known = bpf_map_lookup_elem(&sample_callers, &tid);
@@ -56,6 +87,7 @@ static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 	if (own && current_ids(&pid, &tid) == 0 && bpf_map_lookup_elem(&walk_processes, &pid)) {
 		uint64_t ran = now > a->since_ns ? now - a->since_ns : 0, us = ran / 1000 + 1;
 		a->run_ns += ran;
+		end_slice(a, now);
 		caller = bpf_map_lookup_elem(&sample_callers, &own);
 		if (caller && caller->window == window) {
 			a->called_us += us;
@@ -83,7 +115,8 @@ static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 			}
 		}
 	}
-	a->since_ns = now;
+	a->since_ns = a->slice_ns = now;
+	a->slice_hits = 0;
 	if (left)
 		a->caller = 0;
 }

@@ -119,7 +119,7 @@ int sample_usdt(struct pt_regs *regs)
 	struct wire_sample_usdt *u = bpf_map_lookup_elem(&sample_usdts, &number);
 	struct sample_room *room;
 
-	hit(cookie);
+	hit(regs, cookie);
 	if (!u || !sample_on || current_ids(&pid, &tid) < 0)
 		return 0;
 	room = room_begin(tid);

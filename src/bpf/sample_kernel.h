@@ -95,7 +95,7 @@ static UNWIND_INLINE int kernel_takes(void *ctx, uint32_t number, uint64_t addr,
 	uint32_t tid = (uint32_t)bpf_get_current_pid_tgid(), chance;
 	struct sample_room *room;
 
-	hit((uint64_t)number << 32);
+	hit(0, (uint64_t)number << 32);
 	if (!addr)
 		return 0;
 	if (bytes < sample_bytes_min || bytes > sample_bytes_max) {
@@ -124,7 +124,7 @@ static UNWIND_INLINE int kernel_takes(void *ctx, uint32_t number, uint64_t addr,
 static UNWIND_INLINE int kernel_frees(uint32_t number, uint64_t addr)
 {
 	struct wire_sample_live live;
-	hit((uint64_t)number << 32);
+	hit(0, (uint64_t)number << 32);
 	if (addr && take_live(0, addr, &live)) {
 		leave_row(0, &live, bpf_ktime_get_ns());
 		count_by(WIRE_SAMPLE_FREES_KNOWN, 1);

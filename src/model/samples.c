@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define UNSEEN 0.2 /* by how much a time that was not seen may differ from that before */
+
 struct samples *samples_new(struct err *err)
 {
 	struct samples *s = calloc(1, sizeof(*s));
@@ -244,26 +246,28 @@ static double drawn(double raw, double mark, double scale)
 }
 
 /*
- * The standard error of a sum: of the draws, or what epochs differ by where that is more, which holds the draws as well; of few
- * epochs by as much more as Student's distribution is wider. What may be wrong with all scales comes on top.
+ * What the windows of this epoch differ by, as a variance of its sum: by how much each is off what its weight would have it, of few by
+ * as much more as Student's distribution is wider. One alone says nothing of what it stands for.
  */
-static double error_of(const struct samples *s, const struct sample_spread *spread, double value,
-		       double base, double open_variance)
+static double differing(const struct samples *s, const struct sample_spread *spread, double since)
 {
-	double variance = spread->variance + open_variance, n = s->epochs, between = 0;
-	double windowed = spread->sum + (s->scale > 1 ? value - base : 0);
-	if (n > 1 && s->epochs_ns > 0) {
-		double mean = spread->sum / s->epochs_ns, wider = 1 + 5.5 / ((n - 1) * (n - 1));
-		between = n / (n - 1) *
-			  (spread->squares - 2 * mean * spread->crossed +
-			   mean * mean * s->epochs_squares);
-		between *= wider * wider;
-	} else if (n > 0 || s->scale > 1) {
-		between = windowed * windowed;
-	}
-	variance = between > variance ? between : variance;
-	double unsure = spread->unsure + (s->scale > 1 ? (value - base) * s->scale_error : 0);
-	return sqrt(variance + unsure * unsure);
+	double n = s->windows, k = s->scale;
+	if (n <= 1 || s->weights <= 0)
+		return k > 1 ? since * since * (k - 1) * (k - 1) : 0;
+	double mean = since / s->weights, wider = 1 + 5.5 / ((n - 1) * (n - 1));
+	double squares =
+		spread->squares - 2 * mean * spread->crossed + mean * mean * s->weights_squares;
+	return squares > 0 ? n / (n - 1) * squares * k * k * wider * wider : 0;
+}
+
+/* The standard error of a sum: of the draws, or of the windows where that is more, which holds the draws as well; and of all scales. */
+static double error_of(const struct samples *s, const struct sample_spread *spread, double since,
+		       double open_drawn)
+{
+	double drawn = spread->drawn + open_drawn;
+	double between = spread->between + differing(s, spread, since);
+	double unsure = spread->unsure + (s->scale > 1 ? since * s->scale * s->scale_error : 0);
+	return sqrt((between > drawn ? between : drawn) + unsure * unsure);
 }
 
 void samples_scale(const struct samples *s, struct sample_row *row)
@@ -285,9 +289,9 @@ void samples_scale(const struct samples *s, struct sample_row *row)
 		add_scaled(&now->size[i], base->size[i], raw->size[i], mark->size[i], k);
 	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
 		add_scaled(&now->life[i], base->life[i], raw->life[i], mark->life[i], k);
-	now->error_bytes = error_of(s, &row->bytes_spread, now->bytes, base->bytes,
+	now->error_bytes = error_of(s, &row->bytes_spread, raw->bytes - mark->bytes,
 				    drawn(raw->error_bytes, mark->error_bytes, k));
-	now->error_count = error_of(s, &row->count_spread, now->count, base->count,
+	now->error_count = error_of(s, &row->count_spread, raw->count - mark->count,
 				    drawn(raw->error_count, mark->error_count, k));
 	now->live_error_bytes = raw->live_error_bytes;
 	now->live_count = now->live_bytes = 0;
@@ -302,19 +306,38 @@ void samples_scale(const struct samples *s, struct sample_row *row)
 	}
 }
 
-static void end_epoch(struct sample_spread *spread, double by, double windowed_ns, double variance,
-		      double scale_error)
+static void end_window(struct sample_spread *spread, double raw, double weight)
 {
-	spread->variance += variance;
-	if (windowed_ns <= 0)
-		return;
-	spread->unsure += by * scale_error;
-	spread->sum += by;
-	spread->squares += by * by;
-	spread->crossed += by * windowed_ns;
+	double had = raw - spread->seen;
+	spread->squares += had * had;
+	spread->crossed += had * weight;
+	spread->seen = raw;
 }
 
-int samples_epoch(struct samples *s, double windowed_ns, struct err *err)
+void samples_window(struct samples *s, double weight)
+{
+	for (size_t i = 0; i < s->row_count; i++) {
+		struct sample_row *row = &s->rows[i];
+		end_window(&row->bytes_spread, row->raw.bytes, weight);
+		end_window(&row->count_spread, row->raw.count, weight);
+	}
+	s->windows++;
+	s->weights += weight;
+	s->weights_squares += weight * weight;
+}
+
+static void end_epoch(const struct samples *s, struct sample_spread *spread, double raw,
+		      double mark, double drew)
+{
+	spread->drawn += drew;
+	spread->between += differing(s, spread, raw - mark);
+	if (s->scale > 1)
+		spread->unsure += (raw - mark) * s->scale * s->scale_error;
+	spread->seen = raw;
+	spread->squares = spread->crossed = 0;
+}
+
+int samples_epoch(struct samples *s, struct err *err)
 {
 	for (size_t i = 0; i < s->row_count; i++) {
 		struct sample_row *row = &s->rows[i];
@@ -325,20 +348,14 @@ int samples_epoch(struct samples *s, double windowed_ns, struct err *err)
 		if (!row->base || !row->mark)
 			return err_set(err, -ENOMEM, "cannot keep samples");
 		samples_scale(s, row);
-		end_epoch(&row->bytes_spread, row->now.bytes - row->base->bytes, windowed_ns,
-			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->scale),
-			  s->scale_error);
-		end_epoch(&row->count_spread, row->now.count - row->base->count, windowed_ns,
-			  drawn(row->raw.error_count, row->mark->error_count, s->scale),
-			  s->scale_error);
+		end_epoch(s, &row->bytes_spread, row->raw.bytes, row->mark->bytes,
+			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->scale));
+		end_epoch(s, &row->count_spread, row->raw.count, row->mark->count,
+			  drawn(row->raw.error_count, row->mark->error_count, s->scale));
 		*row->base = row->now;
 		*row->mark = row->raw;
 	}
-	if (windowed_ns > 0) {
-		s->epochs++;
-		s->epochs_ns += windowed_ns;
-		s->epochs_squares += windowed_ns * windowed_ns;
-	}
+	s->windows = s->weights = s->weights_squares = 0;
 	return 0;
 }
 
@@ -377,11 +394,11 @@ void samples_go_on(struct samples *s, double seen_ns, double missed_ns)
 		for (unsigned b = 0; b < SAMPLES_SIZES; b++)
 			row->base->size[b] *= k;
 		for (unsigned b = 0; b < 2; b++) {
-			spreads[b]->sum *= k;
-			spreads[b]->crossed *= k;
 			spreads[b]->unsure *= k;
-			spreads[b]->squares *= k * k;
-			spreads[b]->variance *= k * k;
+			spreads[b]->unsure +=
+				UNSEEN * (k - 1) / k * (b ? row->base->count : row->base->bytes);
+			spreads[b]->drawn *= k * k;
+			spreads[b]->between *= k * k;
 		}
 		samples_scale(s, row);
 	}

@@ -48,10 +48,14 @@ struct sample_past {
 	double live_bytes, error_bytes;
 };
 
-/** struct sample_spread - a figure over the epochs that were seen in windows: its sum, of squares, and times the epochs' lengths. */
+/**
+ * struct sample_spread - what a figure's windows differ by. Of the epoch that is open: as the kernel counts, of which @seen was there
+ * when the last window ended; what each window had, squared, and times its weight.
+ */
 struct sample_spread {
-	double sum, squares, crossed;
-	double variance; /* of the draws, over all epochs */
+	double seen, squares, crossed;
+	double drawn,
+		between; /* variances of the epochs before: of the draws, and of their windows */
 	double unsure;   /* what may be wrong with all scales alike */
 };
 
@@ -151,8 +155,8 @@ struct samples {
 	uint64_t hits, kernel_bytes;
 	double scale;       /* of this epoch: what is seen stands for so many times as much */
 	double scale_error; /* relative; of many scales wrong alike */
-	/* of epochs that were seen in windows: how many, how long, their squares */
-	double epochs, epochs_ns, epochs_squares;
+	/* windows of this epoch: how many, their weights, the squares of these */
+	double windows, weights, weights_squares;
 	double duty; /* share of the time in which allocations are seen; 1 = always */
 	double overdrawn_ns; /* what was spent beyond the budget at most; it is earned back before more is spent */
 	char governed[256]; /* what was done to keep to the budget; "" = nothing */
@@ -186,11 +190,10 @@ struct sample_function *samples_add_function(struct samples *samples,
 void samples_add_block(struct sample_row *row, const struct sample_block *block);
 /** samples_scale() - row->now from row->raw. */
 void samples_scale(const struct samples *samples, struct sample_row *row);
-/**
- * samples_epoch() - from now on another scale: what was seen until here keeps its own. @windowed_ns: the length of the epoch that
- * ends, where it was seen in a window alone; 0: all of it was seen. Rows have been read just now. -ENOMEM.
- */
-int samples_epoch(struct samples *samples, double windowed_ns, struct err *err);
+/** samples_window() - a window of this epoch ends that weighs @weight beside the others. Rows have been read just now. */
+void samples_window(struct samples *samples, double weight);
+/** samples_epoch() - from now on another scale: what was seen until here keeps its own. Rows have been read just now. -ENOMEM. */
+int samples_epoch(struct samples *samples, struct err *err);
 
 /** samples_unsure() - the part of a row's errors that all rows share: @bytes and @count of it. */
 void samples_unsure(const struct samples *samples, const struct sample_row *row, double *bytes,

@@ -47,6 +47,7 @@ struct sample_life {
 	struct sampler_governor governor;
 	struct sample_record *record; /* NULL: none */
 	int nop5_tried, nop5_safe;
+	double tick_ns;
 	unsigned over; /* seconds over the budget, in a row */
 	struct sample_target targets[SAMPLE_PROCESSES_MAX];
 	size_t target_count;
@@ -266,6 +267,7 @@ static int start(struct sample_life *l, struct err *err)
 						 .budget = a->budget,
 						 .only_measure = a->leaks || a->output || a->kernel,
 						 .of_kernel = a->kernel,
+						 .tick_ns = l->tick_ns,
 						 .cpu_ns = used_cpu_ns,
 						 .cpu_ctx = l,
 						 .sample_bytes = l->samples->sample_bytes };
@@ -345,6 +347,7 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 	if (sampler_calibrate(l->sampler, &prices, &cheap) == 0) {
 		l->samples->emulated_ns = prices.emulated_ns;
 		l->samples->stepped_ns = prices.stepped_ns;
+		l->tick_ns = prices.tick_ns;
 	}
 	if (a->kernel)
 		return begin_kernel(l, &list, err);

@@ -156,6 +156,7 @@ static void choose_programs(struct sampler *s, int session)
 	bpf_program__set_autoload(k->progs.sample_usdt, !kernel);
 	bpf_program__set_autoload(k->progs.sample_switched, s->opt.windows);
 	bpf_program__set_autoload(k->progs.sample_look, s->opt.windows);
+	bpf_program__set_autoload(k->progs.sample_tick, s->opt.windows);
 	bpf_program__set_autoload(k->progs.sample_call, !track && !kernel);
 	bpf_program__set_autoload(k->progs.sample_call_multi, !track && session && !kernel);
 	if (!track && session)
@@ -217,6 +218,7 @@ static int set_up(struct sampler *s, int session)
 		{ k->maps.sample_kernel_pids,
 		  s->opt.kernel_pids ? (uint32_t)s->opt.kernel_pids : 1 },
 		{ k->maps.sample_callers, s->opt.windows ? WIRE_SAMPLE_CALLERS_MAX : 1 },
+		{ k->maps.sample_places, s->opt.windows ? WIRE_SAMPLE_PLACES_MAX : 1 },
 		{ k->maps.sample_caches, s->opt.kernel ? CACHES_MAX : 1 },
 	};
 	struct bpf_map *const growing[] = { k->maps.sample_rows, k->maps.sample_stacks,

@@ -58,7 +58,9 @@ struct sampler_function {
 	char *module; /* path as mapped */
 	char *name;   /* as the file spells it */
 	uint64_t vaddr, bytes;
-	uint64_t site;    /* offset of the probe from the entry */
+	uint64_t site; /* offset of the probe from the entry */
+	int64_t leads_to
+		[2];      /* from the probe on: what its instruction leads to; 0 = nothing more */
 	uint64_t file_at; /* place of the probe in the file */
 	enum sampler_site_kind kind;
 	int is_free;
@@ -152,11 +154,18 @@ struct sampler_activity {
 	double pending;    /* of them, at work or made to wait when it ended */
 	double waited_ns;  /* that they were made to wait for a processor, and went on */
 	double pending_ns; /* for how long they had been by then, added up */
+	/* of a clock that ran with them: those that met them at work of their own, and in probes */
+	double own_ticks, probe_ticks;
+	struct {
+		double hits, run_ns;
+	} slice[WIRE_SAMPLE_SLICES]; /* pieces of about a millisecond, by how often they called */
 };
 /**
- * sampler_activity_begin() - a window is open from here on. sampler_activity_take() - it has ended. Negative errno where the kernel
+ * sampler_ticks_begin() - before a window's probes go in: a clock for the threads that called in the last one, which ticks once in
+ * @period_ns that they run. sampler_activity_begin() - a window is open from here on. sampler_activity_take() - it has ended. Negative errno where the kernel
  * does not tell: both before 5.18. Some microseconds a processor. sampler_activity_end() - there will be none for long.
  */
+void sampler_ticks_begin(struct sampler *sampler, uint64_t period_ns);
 int sampler_activity_begin(struct sampler *sampler);
 int sampler_activity_take(struct sampler *sampler, struct sampler_activity *activity);
 void sampler_activity_end(struct sampler *sampler);
@@ -222,6 +231,7 @@ int sampler_cost(struct sampler *sampler, struct sampler_cost *cost, struct err 
 /** struct sampler_prices - nanoseconds a probe takes by itself on this machine, emulated and stepped. */
 struct sampler_prices {
 	double emulated_ns, stepped_ns;
+	double tick_ns; /* of the clock of sampler_activity_begin(); 0: it cannot be had */
 };
 /** sampler_calibrate() - probe functions of our own for some ms. 0 or negative errno; cost: 100 ms, most of them asleep. */
 int sampler_calibrate(struct sampler *sampler, struct sampler_prices *prices, struct err *err);

@@ -3,9 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/perf_event.h>
 
 #include "base/clock.h"
 #include "sample.skel.h"
@@ -14,6 +19,119 @@
 #ifndef BPF_F_TEST_RUN_ON_CPU
 #define BPF_F_TEST_RUN_ON_CPU 1 /* since 5.10 */
 #endif
+
+#define PRICE_TICK_NS 100000
+#define PRICE_SPIN 400000
+#define PRICE_ROUNDS 5
+#define PRICE_LEAST_NS 1000
+#define CALLERS_BATCH 512u
+
+/* A clock that runs while the thread does; a thread that is no more has none. */
+static void add_ticks(struct sampler *s, pid_t tid, uint64_t period_ns)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
+					.size = sizeof(attr),
+					.config = PERF_COUNT_SW_CPU_CLOCK,
+					.sample_period = period_ns,
+					.disabled = 1 };
+	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd >= 0 &&
+	    ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(s->skeleton->progs.sample_tick)) < 0)
+		close(fd);
+	else if (fd >= 0)
+		s->ticks[s->tick_count++] = fd;
+}
+
+static void switch_ticks(struct sampler *s, unsigned long what)
+{
+	for (unsigned i = 0; i < s->tick_count; i++)
+		ioctl(s->ticks[i], what, 0);
+}
+
+static void end_ticks(struct sampler *s)
+{
+	while (s->tick_count)
+		close(s->ticks[--s->tick_count]);
+}
+
+void sampler_ticks_begin(struct sampler *s, uint64_t period_ns)
+{
+	end_ticks(s);
+	/* numbers of threads are the first namespace's; who is in another one knows those of processes alone */
+	if (!s->skeleton->rodata->sample_pidns_ino)
+		for (unsigned i = 0; i < s->caller_count; i++)
+			add_ticks(s, (pid_t)s->callers[i], period_ns);
+	for (size_t i = 0; i < s->set_count && s->tick_count < SAMPLER_TICKS_MAX; i++) {
+		int known = !s->sets[i].pid;
+		for (unsigned k = 0; !known && k < s->caller_count; k++)
+			known = s->callers[k] == s->sets[i].pid;
+		if (!known)
+			add_ticks(s, (pid_t)s->sets[i].pid, period_ns);
+	}
+}
+
+struct busy_caller {
+	uint32_t tid;
+	uint64_t run_us;
+};
+
+static int busiest_first(const void *a, const void *b)
+{
+	const struct busy_caller *x = a, *y = b;
+	return (x->run_us < y->run_us) - (x->run_us > y->run_us);
+}
+
+/* Who called in the window that ends, those that ran for longest; as many as there may be clocks. */
+static void note_callers(struct sampler *s)
+{
+	int fd = bpf_map__fd(s->skeleton->maps.sample_callers);
+	uint32_t keys[CALLERS_BATCH], at = 0, count = CALLERS_BATCH;
+	struct wire_sample_caller values[CALLERS_BATCH];
+	struct busy_caller busy[CALLERS_BATCH];
+	unsigned found = 0;
+	if (bpf_map_lookup_batch(fd, NULL, &at, keys, values, &count, NULL) < 0 && errno != ENOENT)
+		return;
+	for (uint32_t i = 0; i < count; i++)
+		if (values[i].window == s->window)
+			busy[found++] = (struct busy_caller){ keys[i], values[i].run_us };
+	if (!found) /* none had time to: those of the window before are not forgotten */
+		return;
+	qsort(busy, found, sizeof(*busy), busiest_first);
+	s->caller_count = found < SAMPLER_TICKS_MAX ? found : SAMPLER_TICKS_MAX;
+	for (unsigned i = 0; i < s->caller_count; i++)
+		s->callers[i] = busy[i].tid;
+}
+
+/* CPU time of a loop that does nothing. */
+static double spin_ns(void)
+{
+	struct timespec from, to;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	for (unsigned i = 0; i < PRICE_SPIN; i++)
+		__asm__ volatile("" : : "r"(i));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	return (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
+}
+
+double sampler_ticks_price(struct sampler *s)
+{
+	double best[2] = { 0, 0 };
+	add_ticks(s, 0, PRICE_TICK_NS);
+	if (!s->tick_count)
+		return 0;
+	for (int round = 0; round < 2 * PRICE_ROUNDS; round++) {
+		int on = round & 1;
+		switch_ticks(s, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE);
+		double ns = spin_ns();
+		if (best[on] <= 0 || ns < best[on])
+			best[on] = ns;
+	}
+	end_ticks(s);
+	double ticks = best[1] / PRICE_TICK_NS;
+	double price_ns = ticks > 0 ? (best[1] - best[0]) / ticks : 0;
+	/* on a busy machine the difference may be lost; no interrupt costs less */
+	return price_ns > PRICE_LEAST_NS ? price_ns : PRICE_LEAST_NS;
+}
 
 /* What runs there is looked at, not stopped: by an interrupt of that processor. */
 static void look_at_all(struct sampler *s)
@@ -38,6 +156,7 @@ int sampler_activity_begin(struct sampler *s)
 		s->window = 1;
 	__atomic_store_n(&s->skeleton->bss->sample_window, s->window, __ATOMIC_SEQ_CST);
 	look_at_all(s);
+	switch_ticks(s, PERF_EVENT_IOC_ENABLE);
 	return 0;
 }
 
@@ -49,6 +168,7 @@ int sampler_activity_take(struct sampler *s, struct sampler_activity *to)
 	int rc = all ? 0 : -ENOMEM;
 	double called_us = 0, squares = 0, now_ns = (double)clock_ns(CLOCK_MONOTONIC);
 	memset(to, 0, sizeof(*to));
+	switch_ticks(s, PERF_EVENT_IOC_DISABLE);
 	if (!s->switches)
 		rc = -ENOTSUP;
 	else
@@ -62,6 +182,12 @@ int sampler_activity_take(struct sampler *s, struct sampler_activity *to)
 			continue;
 		to->run_ns += (double)all[cpu].run_ns;
 		to->sleeps += (double)all[cpu].sleeps;
+		to->own_ticks += (double)all[cpu].own_ticks;
+		for (unsigned i = 0; i < WIRE_SAMPLE_SLICES; i++) {
+			to->slice[i].hits += (double)all[cpu].slice[i].hits;
+			to->slice[i].run_ns += (double)all[cpu].slice[i].run_ns;
+		}
+		to->probe_ticks += (double)all[cpu].probe_ticks;
 		to->waited_ns += (double)all[cpu].waited_ns;
 		double pending = (double)all[cpu].waiting + (double)all[cpu].running;
 		called_us += (double)all[cpu].called_us;
@@ -76,11 +202,14 @@ int sampler_activity_take(struct sampler *s, struct sampler_activity *to)
 	if (to->pending_ns < 0)
 		to->pending_ns = 0;
 	free(all);
+	if (!rc)
+		note_callers(s);
 	return rc;
 }
 
 void sampler_activity_end(struct sampler *s)
 {
+	end_ticks(s);
 	bpf_link__destroy(s->switches);
 	s->switches = NULL;
 }

@@ -196,6 +196,10 @@ static int number_of(struct sampler *s, struct sampler_function *f, struct err *
 		return err_set(err, -ENOMEM, "cannot number functions");
 	s->numbered[s->numbered_count].module = module;
 	s->numbered[s->numbered_count].vaddr = f->vaddr;
+	const struct wire_sample_behind behind = { { f->leads_to[0], f->leads_to[1] } };
+	/* without it a bit of the probes' time is taken for the program's own */
+	bpf_map_update_elem(bpf_map__fd(s->skeleton->maps.sample_behinds), &s->numbered_count,
+			    &behind, BPF_ANY);
 	f->number = s->numbered_count++;
 	return 0;
 }
@@ -520,6 +524,7 @@ int sampler_calibrate(struct sampler *s, struct sampler_prices *prices, struct e
 	libbpf_print_fn_t talk = libbpf_set_print(quiet);
 	prices->emulated_ns = price_of(s, sampler_pushed, 2000);
 	prices->stepped_ns = price_of(s, sampler_stepped, 200);
+	prices->tick_ns = s->opt.windows ? sampler_ticks_price(s) : 0;
 	libbpf_set_print(talk);
 	return prices->emulated_ns > 0 && prices->stepped_ns > 0
 		       ? 0

@@ -25,6 +25,7 @@ struct sampler_governor {
 	struct sampler *sampler;
 	struct samples *samples;
 	double budget;    /* of a CPU; 0 = no limit */
+	double tick_ns;   /* of sampler_calibrate() */
 	int only_measure; /* nothing is ever left out: frees have to be seen */
 	int of_kernel;    /* tracepoints, whose price is our programs' alone */
 	uint64_t sample_bytes;
@@ -37,13 +38,20 @@ struct sampler_governor {
 	int on, lasting, had_gap; /* probes are in, to stay, and were out before in this epoch */
 	double purse_ns;          /* CPU time that may be spent now */
 	double price_ns;          /* of a hit, at the last look */
-	int stays;                /* the window that is open was begun to stay */
+	double elsewhere_ns,
+		dearer; /* what it costs on functions of ours, and how many times as much here */
+	double ticks,
+		ticked_ns; /* of the clock in windows: not counted yet, and what they cost so far */
+	int stays;         /* the window that is open was begun to stay */
 	double entry_ns,
 		edge_ns; /* what the last window cost while its probes went in; and out, too */
 	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
 	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns;
 	struct sampler_window window; /* that is open, or comes next */
 	struct sampler_pace pace;
+	struct sampler_paced stay; /* of probes that stay in */
+	double span_ns;            /* of this epoch's windows and the gaps before them */
+	double late_on_ns, late_probes_ns;
 	double longest_ns; /* that a window may be */
 	double unseen_ns;  /* at the end, after sampler_governor_end() */
 	uint64_t on_ns;    /* with probes, so far */

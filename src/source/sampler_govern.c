@@ -12,11 +12,14 @@
 #include "base/intern.h"
 #include "source/sampler_book.h"
 
+_Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
+
 #define LOOK_NS 1000000000ull  /* where nothing is left out */
 #define GLANCE_NS 250000000ull /* while probes stay in */
 #define STATS_NS \
 	100000000ull /* the kernel's clock of BPF programs costs as much as they do: for a moment */
 #define STATS_EVERY_NS 10000000000ull
+#define MEAN_GUESS 200     /* bytes of a call, before any is known */
 #define SAMPLES_SHARE 0.05 /* of the calls in a window, at most */
 /*
  * Over any five seconds no more than the budget: the purse holds what it earns in 0.6 s, and earns a bit less than the budget.
@@ -31,7 +34,13 @@
 #define WINDOW_MIN_NS 1e6
 #define WINDOW_MAX_NS 5e8
 #define PRICE_GUESS_NS 300 /* of our own programs, until it is measured */
-#define SHORTEST_NS 2e6    /* of windows in which the processes starve */
+#define TICKS_SHARE 0.15 /* of what a window may cost: for the clock that tells what probes cost */
+#define TICK_MIN_NS 5e4
+#define SHARED_MAX 40  /* windows that share a scale */
+#define LATE 0.93      /* of the sums by which windows are planned, from one to the next */
+#define DEARER_MIN 0.5 /* than elsewhere, as that clock tells */
+#define DEARER_MAX 6
+#define SHORTEST_NS 2e6 /* of windows in which the processes starve */
 
 static double purse_full(const struct sampler_governor *g)
 {
@@ -57,6 +66,7 @@ int sampler_governor_init(struct sampler_governor *g, uint64_t now_ns, struct er
 	g->run_ns = PRICE_GUESS_NS;
 	g->purse_ns = purse_full(g);
 	g->longest_ns = WINDOW_MAX_NS;
+	g->dearer = 1;
 	return is_kept(g) ? begin_window(g, now_ns, err) : 0;
 }
 
@@ -120,8 +130,9 @@ static double count_hits(struct sampler_governor *g, double *price_ns, struct er
 		tally.emulated += (double)hits[i];
 	double all = tally.emulated + tally.stepped;
 	double share = all > 0 ? tally.emulated / all : 1;
-	*price_ns =
+	g->elsewhere_ns =
 		share * g->samples->emulated_ns + (1 - share) * g->samples->stepped_ns + g->run_ns;
+	*price_ns = g->elsewhere_ns * g->dearer;
 	return all;
 }
 
@@ -129,53 +140,73 @@ static double count_hits(struct sampler_governor *g, double *price_ns, struct er
 static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 {
 	struct samples *s = g->samples;
-	double on_ns = g->epoch_on_ns + (g->on ? (double)(now_ns - g->since_ns) : 0);
+	int open = g->on && g->had_gap;
+	double on_ns = g->epoch_on_ns + (open ? (double)(now_ns - g->since_ns) : 0);
+	double span_ns = g->span_ns + (open ? (double)(now_ns - g->epoch_ns) : 0);
 	s->scale = 1;
-	if (!g->had_gap || on_ns <= 0)
+	s->scale_error = 0;
+	if (on_ns <= 0)
 		return;
-	/* probes that stay in hold nobody up */
-	struct sampler_paced paced = { .pace = 1, .error = s->scale_error };
-	if (!g->stays)
-		paced = sampler_paced(&g->pace);
+	struct sampler_paced paced = g->stays ? g->stay : sampler_paced(&g->pace);
 	s->scale_error = paced.error;
-	s->scale = (double)(now_ns - g->epoch_ns) / on_ns / paced.pace;
+	s->scale = span_ns / on_ns / paced.pace;
 	if (s->scale < 1)
 		s->scale = 1;
 }
 
-/* One sample for so many bytes: as many samples in windows as else over all of the time. */
-static int set_bytes(struct sampler_governor *g, double duty, struct err *err)
+/* One sample for so many bytes: as asked for, or in a window, which stands for much, as many of its calls as may be. */
+static int set_bytes(struct sampler_governor *g, int windowed, struct err *err)
 {
 	struct samples *s = g->samples;
-	double mean = 0, count = 0;
+	double bytes = 0, count = 0, every = (double)g->sample_bytes;
 	if (g->sample_bytes <= 1 || s->sample_every)
 		return 0;
 	for (size_t i = 0; i < s->row_count; i++) {
-		mean += s->rows[i].now.bytes;
+		bytes += s->rows[i].now.bytes;
 		count += s->rows[i].now.count;
 	}
-	mean = count > 0 ? mean / count : 0;
-	double bytes = (double)g->sample_bytes * duty;
-	if (bytes < mean / SAMPLES_SHARE)
-		bytes = mean / SAMPLES_SHARE;
-	if (bytes > (double)g->sample_bytes || duty >= 1)
-		bytes = (double)g->sample_bytes;
-	return sampler_set_bytes(g->sampler, (uint64_t)(bytes < 2 ? 2 : bytes), err);
+	double share = (count > 0 ? bytes / count : MEAN_GUESS) / SAMPLES_SHARE;
+	if (windowed && share < every)
+		every = share;
+	return sampler_set_bytes(g->sampler, (uint64_t)(every < 2 ? 2 : every), err);
 }
 
-/* What was seen until now is settled; from here on a new epoch, which begins with a gap or not. */
-static int end_epoch(struct sampler_governor *g, uint64_t now_ns, struct err *err)
+/* What was seen until now keeps its scale; windows from here on have another one. */
+static int settle(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
 	set_scale(g, now_ns);
 	int rc = sampler_read(g->sampler, g->samples, err);
 	if (rc == 0)
-		rc = samples_epoch(g->samples, g->had_gap ? (double)(now_ns - g->epoch_ns) : 0,
-				   err);
+		rc = samples_epoch(g->samples, err);
+	if (!g->stays)
+		sampler_pace_begin(&g->pace);
 	g->samples->scale = 1;
+	g->epoch_on_ns = g->span_ns = 0;
+	return rc;
+}
+
+/* The same, and the next epoch begins without a gap. */
+static int end_epoch(struct sampler_governor *g, uint64_t now_ns, struct err *err)
+{
+	int rc = settle(g, now_ns, err);
 	g->epoch_ns = now_ns;
-	g->epoch_on_ns = 0;
 	g->had_gap = 0;
 	return rc;
+}
+
+/*
+ * A window ends that stands for the gap before it. Many share a scale: what each tells of the processes' pace is little. They weigh by
+ * how long the processes ran.
+ */
+static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
+{
+	int rc = sampler_read(g->sampler, g->samples, err);
+	if (rc < 0)
+		return rc;
+	samples_window(g->samples, g->window.run_ns);
+	g->span_ns += (double)(now_ns - g->epoch_ns);
+	g->epoch_ns = now_ns;
+	return g->samples->windows >= SHARED_MAX ? settle(g, now_ns, err) : 0;
 }
 
 /* Calls since the last look, what share of a CPU they took, and what the purse holds. */
@@ -185,7 +216,9 @@ static int look(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	if (all < 0)
 		return err->code;
 	double span = now_ns > g->looked_ns ? (double)(now_ns - g->looked_ns) : 1;
-	double cost = (all - g->hits) * g->price_ns;
+	double cost = (all - g->hits) * g->price_ns + g->ticks * g->tick_ns;
+	g->ticked_ns += g->ticks * g->tick_ns;
+	g->ticks = 0;
 	g->fraction = cost / span;
 	g->purse_ns += span * g->budget * EARNED;
 	if (g->purse_ns > purse_full(g))
@@ -208,6 +241,24 @@ static int set_quota(struct sampler_governor *g, struct err *err)
 	return sampler_quota(g->sampler, calls > 1 ? (uint64_t)calls : 1, err);
 }
 
+/* What probes took of a CPU while they were in, in windows of late. */
+static double probes_rate(const struct sampler_governor *g)
+{
+	return g->late_on_ns > 0 ? g->dearer * g->late_probes_ns / g->late_on_ns : 0;
+}
+
+/* The clock's ticks may cost a share of what a window may. */
+static uint64_t tick_period(const struct sampler_governor *g, double length_ns)
+{
+	const struct sampler_pace *p = &g->pace;
+	double run_ns = p->on_ns > 0 ? length_ns * p->run_ns / p->on_ns : length_ns;
+	double ticks = g->tick_ns > 0 ? TICKS_SHARE * PLANNED * purse_full(g) / g->tick_ns : 1;
+	double period_ns = ticks > 0 ? run_ns / ticks : run_ns;
+	if (period_ns < 8 * g->tick_ns)
+		period_ns = 8 * g->tick_ns;
+	return (uint64_t)(period_ns < TICK_MIN_NS ? TICK_MIN_NS : period_ns);
+}
+
 /* How long the next window may be, by what calls cost when the probes were last in. */
 static double planned_ns(const struct sampler_governor *g)
 {
@@ -215,7 +266,7 @@ static double planned_ns(const struct sampler_governor *g)
 	if (!g->on_ns)
 		return plan < FIRST_NS ? plan : FIRST_NS;
 	/* by all windows, not by the last: what one happens to see must not say how long the next one looks */
-	double rate = g->pace.on_ns > 0 ? g->pace.probes_ns / g->pace.on_ns : 0;
+	double rate = probes_rate(g);
 	double length = rate > 0 ? plan / rate : WINDOW_MAX_NS;
 	return length < WINDOW_MIN_NS   ? WINDOW_MIN_NS
 	       : length > g->longest_ns ? g->longest_ns
@@ -225,15 +276,19 @@ static double planned_ns(const struct sampler_governor *g)
 static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
 	double length = planned_ns(g);
-	double whole = (double)(now_ns - g->began_ns);
 	g->window = (struct sampler_window){ 0 };
-	g->stays = g->lasting;
 	if (g->had_gap && now_ns > g->gap_ns) {
 		g->window.off_ns = (double)(now_ns - g->gap_ns);
 		g->window.off_run_ns = (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
 	}
-	int rc = set_bytes(g, g->lasting || whole <= 0 ? 1 : (double)g->on_ns / whole, err);
+	int rc = set_bytes(g, !g->lasting, err);
 	double before = g->hits;
+	if (!rc && g->lasting && g->samples->windows > 0)
+		rc = settle(g, now_ns, err);
+	g->stays = g->lasting;
+	g->stay = (struct sampler_paced){ .pace = 1 };
+	if (!rc && !g->lasting && g->tick_ns > 0)
+		sampler_ticks_begin(g->sampler, tick_period(g, length));
 	if (!rc)
 		rc = sampler_resume(g->sampler, g->lasting, err);
 	/* putting probes in takes its time; all are in from here on */
@@ -265,7 +320,7 @@ static void note_window(struct sampler_governor *g, uint64_t now_ns)
 	double length = now_ns > g->since_ns ? (double)(now_ns - g->since_ns) : 0;
 	g->window.on_ns = length;
 	g->window.hits = hits;
-	g->window.price_ns = g->price_ns;
+	g->window.price_ns = g->elsewhere_ns;
 	if (!g->window.sleeps_known)
 		g->window.run_ns = cpu - g->window_cpu_ns;
 	g->on_ns += now_ns - g->since_ns;
@@ -289,6 +344,13 @@ static void pace_window(struct sampler_governor *g)
 		g->window.pending_ns = did.pending_ns;
 		g->window.waited_ns = did.waited_ns;
 		g->window.pending = did.pending;
+		g->window.own_ticks = did.own_ticks;
+		g->window.probe_ticks = did.probe_ticks;
+		g->window.tick_ns = g->tick_ns;
+		for (unsigned i = 0; i < SAMPLER_SLICES; i++)
+			g->window.slice[i] =
+				(struct sampler_slice){ did.slice[i].hits, did.slice[i].run_ns };
+		g->ticks = did.own_ticks + did.probe_ticks;
 	} else {
 		g->window.sleeps_known = 0;
 	}
@@ -296,11 +358,25 @@ static void pace_window(struct sampler_governor *g)
 
 static void adapt_length(struct sampler_governor *g)
 {
+	/* probes that stay in hold nobody up, unless they have to go because of that */
+	g->stay = (struct sampler_paced){ .pace = 1 };
+	if (g->stays && !g->lasting) {
+		struct sampler_pace one = { .dearer = g->pace.dearer,
+					    .dearer_error = g->pace.dearer_error };
+		sampler_pace_add(&one, &g->window);
+		g->stay = sampler_paced(&one);
+	}
 	if (g->stays)
 		return;
 	sampler_pace_add(&g->pace, &g->window);
+	g->late_on_ns = g->late_on_ns * LATE + g->window.on_ns;
+	g->late_probes_ns = g->late_probes_ns * LATE + g->window.hits * g->window.price_ns;
 	double length = g->window.on_ns < g->longest_ns ? g->window.on_ns : g->longest_ns;
-	if (!sampler_paced(&g->pace).is_starved)
+	struct sampler_paced paced = sampler_paced(&g->pace);
+	g->dearer = paced.dearer < DEARER_MIN   ? DEARER_MIN
+		    : paced.dearer > DEARER_MAX ? DEARER_MAX
+						: paced.dearer;
+	if (!paced.is_starved)
 		g->longest_ns *= 1.5;
 	else if (g->window.hits > 0)
 		g->longest_ns = length / 2;
@@ -324,7 +400,7 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	g->on = 0;
 	double before = g->hits;
 	sampler_pause(g->sampler);
-	rc = end_epoch(g, now_ns, err);
+	rc = g->had_gap ? close_window(g, now_ns, err) : end_epoch(g, now_ns, err);
 	/* until the last probe was out calls went on to cost, the more the more processes there are: that is waited for, too */
 	if (!rc)
 		rc = look(g, clock_ns(CLOCK_MONOTONIC), err);
@@ -359,7 +435,9 @@ static void say(struct sampler_governor *g, uint64_t now_ns)
 	if (g->unseen_ns > 0) {
 		size_t len = strlen(s->governed);
 		snprintf(s->governed + len, sizeof(s->governed) - len,
-			 "%sthe last %.1f s were not seen, the first calls cost too much for that",
+			 "%sthe last %.1f s were not seen, as calls before cost too much for that, "
+			 "and are "
+			 "taken to be like those before",
 			 len ? "; " : "", g->unseen_ns / 1e9);
 	}
 }
@@ -374,7 +452,7 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	double costs = (g->hits - g->window_hits) * g->price_ns / (span > 1 ? span : 1);
 	int spent = g->purse_ns < LEFT * purse_full(g);
 	/* one in which nothing happened to happen tells nothing by itself */
-	double before = g->pace.on_ns > 0 ? g->pace.probes_ns / g->pace.on_ns : 0;
+	double before = probes_rate(g);
 	int is_cheap = costs <= EARNED * g->budget && before <= 2 * EARNED * g->budget;
 	if (!spent && now_ns < g->cut_ns) { /* woken early: some CPU's share was used up, not all */
 		g->until_ns = g->cut_ns;
@@ -394,7 +472,7 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		return end_window(g, err);
 	}
 	note_window(g, now_ns);
-	if (g->had_gap)
+	if (g->had_gap && (rc = close_window(g, now_ns, err)) >= 0)
 		rc = end_epoch(g, now_ns, err);
 	g->until_ns = now_ns + GLANCE_NS;
 	return rc < 0 ? rc : set_quota(g, err);
@@ -418,17 +496,31 @@ int sampler_govern(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	return rc;
 }
 
+/* The time since the last window was like that before it. */
+static void go_on(struct sampler_governor *g, uint64_t now_ns)
+{
+	samples_go_on(g->samples, (double)(g->epoch_ns - g->began_ns),
+		      (double)(now_ns - g->epoch_ns));
+	g->epoch_ns = now_ns;
+}
+
 int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, struct err *err)
 {
 	int rc = 0;
 	if (!is_kept(g))
 		return 0;
 	if (gone) {
-		if (g->on && g->had_gap)
-			rc = end_epoch(g, now_ns, err);
-		if (!rc && !g->on && now_ns > g->gap_ns)
-			samples_go_on(g->samples, (double)(g->epoch_ns - g->began_ns),
-				      (double)(now_ns - g->epoch_ns));
+		if (g->on)
+			rc = look(g, now_ns, err);
+		if (!rc && g->on) {
+			note_window(g, now_ns);
+			rc = g->had_gap ? close_window(g, now_ns, err) : 0;
+		}
+		g->on = g->on && !g->had_gap;
+		if (!rc)
+			rc = settle(g, now_ns, err);
+		if (!rc && now_ns > g->epoch_ns && g->had_gap)
+			go_on(g, now_ns);
 		say(g, now_ns);
 		return rc;
 	}
@@ -437,11 +529,13 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 	if (rc < 0)
 		return rc;
 	if (!g->on && g->purse_ns < LEFT * purse_full(g)) {
-		/* there is nothing left to see it with: what is said ends with the last window */
-		g->last_ns = g->epoch_ns;
+		/* there is nothing left to see it with */
 		g->unseen_ns = (double)(now_ns - g->epoch_ns);
-		say(g, g->epoch_ns);
-		return 0;
+		rc = settle(g, now_ns, err);
+		g->had_gap = 0;
+		go_on(g, now_ns);
+		say(g, now_ns);
+		return rc;
 	}
 	if (!g->on) {
 		rc = begin_window(g, now_ns, err);
@@ -473,5 +567,5 @@ void sampler_governor_cost(struct sampler_governor *g, uint64_t now_ns)
 	s->hits = (uint64_t)hits;
 	s->hits_per_second = hits / seconds;
 	s->ns_per_hit = price;
-	s->cpu_fraction = hits * price / 1e9 / seconds;
+	s->cpu_fraction = (hits * price + g->ticked_ns) / 1e9 / seconds;
 }

@@ -16,6 +16,8 @@ struct bpfstack_events;
 struct bpf_link;
 struct ring_buffer;
 
+#define SAMPLER_TICKS_MAX 32
+
 /** One probe or one link of several: a descriptor, or libbpf's own. */
 struct sampler_link {
 	struct bpf_link *link;
@@ -39,6 +41,10 @@ struct sampler {
 	int hurries;                       /* before all others, until the window is over */
 	struct bpf_link *switches;         /* what the processes do in windows is watched by it */
 	uint32_t window;                   /* number of the last one */
+	int ticks[SAMPLER_TICKS_MAX];      /* clocks of threads, while a window is open */
+	unsigned tick_count;
+	uint32_t callers[SAMPLER_TICKS_MAX]; /* threads that called most in the last window */
+	unsigned caller_count;
 	struct ring_buffer *wake;
 	int woken;
 	unsigned square_shift, count_shift;
@@ -62,6 +68,8 @@ struct sampler {
 
 /** sampler_new_link() - one more place in the list of links; NULL with @err. */
 struct sampler_link *sampler_new_link(struct sampler *sampler, struct err *err);
+/** sampler_ticks_price() - what a tick of the clock in windows costs, in ns; 0: there is none. 10 ms. */
+double sampler_ticks_price(struct sampler *sampler);
 /** sampler_links_many() - the kernel knows links of many probes, of the kind that was loaded for: what it loads it may not link. */
 int sampler_links_many(struct sampler *sampler);
 /** sampler_kernel_trim() - take the tracing's own frames out of a kernel stack. */

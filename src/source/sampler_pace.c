@@ -3,18 +3,27 @@
 
 #include <math.h>
 
-#define KEPT 0.93         /* of the sums, from window to window */
-#define PRICE_ERROR 0.1   /* of what a probe costs */
+#define PRICE_ERROR 0.4 /* of what a probe costs, where no clock has told */
+#define COLD 0.15 /* of it comes later: the program finds less in its caches than it would have */
+#define COLD_ERROR 0.09
+#define SLOWER 2.5        /* than without probes its own instructions are at most */
+#define DRIFT 0.1         /* of what it was to what it is */
+#define PRIOR_TICKS 2     /* of the clock, that what a probe cost elsewhere is worth in its share */
+#define LEAST_OWN 0.08    /* of a piece of time: what it called often in is not known to better */
 #define CALL_NS 5         /* no allocator answers sooner */
 #define CLOCK_TICK_NS 4e6 /* where nothing but the process's clock is known */
 #define PENDING_MAX 0.5   /* of all calls, where sleep is to tell anything */
 #define PACE_MIN 0.05     /* as far as sleep tells */
-#define KNOWN 0.35        /* what work tells is believed by itself */
+#define KNOWN 0.7         /* what work tells is believed by itself */
+#define FIRM 0.1          /* of all that is held up, beyond what is measured, where sleep tells */
 
 void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 {
 	/* they ran for at least as long as the probes took, whatever is thought of their price */
-	double probes_ns = w->hits * w->price_ns, most_ns = w->run_ns - w->hits * CALL_NS;
+	double run_ns = w->run_ns - (w->own_ticks + w->probe_ticks) * w->tick_ns;
+	if (run_ns < w->run_ns / 2)
+		run_ns = w->run_ns / 2;
+	double probes_ns = w->hits * w->price_ns, most_ns = run_ns - w->hits * CALL_NS;
 	if (w->sleeps_known && probes_ns > most_ns)
 		probes_ns = most_ns > 0 ? most_ns : 0;
 	const struct {
@@ -23,7 +32,9 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 		{ &p->on_ns, w->on_ns },
 		{ &p->hits, w->hits },
 		{ &p->probes_ns, probes_ns },
-		{ &p->run_ns, w->run_ns },
+		{ &p->run_ns, run_ns },
+		{ &p->own_ticks, w->own_ticks },
+		{ &p->probe_ticks, w->probe_ticks },
 		{ &p->called_ns, w->callers * w->on_ns },
 		{ &p->sleeps, w->sleeps },
 		{ &p->pending, w->pending },
@@ -35,7 +46,11 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 		{ &p->windows, 1 },
 	};
 	for (unsigned i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
-		*sums[i].sum = *sums[i].sum * KEPT + sums[i].value;
+		*sums[i].sum += sums[i].value;
+	for (unsigned i = 0; i < SAMPLER_SLICES; i++) {
+		p->slice[i].hits += w->slice[i].hits;
+		p->slice[i].run_ns += w->slice[i].run_ns;
+	}
 }
 
 static double clamp(double value, double min, double max)
@@ -61,46 +76,168 @@ static double pending_of(const struct sampler_pace *p, double use)
 	return on_use > 1.3 * use && on_use < 0.85 * cores ? 0.25 : 1;
 }
 
-struct sampler_paced sampler_paced(const struct sampler_pace *p)
+/* What the probes took, by the clock and by what they cost elsewhere, each by what it is worth; *@error in ns. */
+static double probes_of(const struct sampler_pace *p, double *error)
 {
-	struct sampler_paced to = { .pace = 1 };
-	double use = p->off_ns > 0 ? p->off_run_ns / p->off_ns : 0; /* of CPUs, without probes */
-	if (p->hits < 1 || p->on_ns <= 0 || use <= 0)
-		return to;
-	double undone = pending_of(p, use), whole = use * p->on_ns;
-	double work = (p->run_ns - p->probes_ns) / whole;
-	/* what waits for a processor is behind, however much it catches up with in the end, and finds its caches cold: all costs more */
-	double held = p->called_ns > 0 ? (p->pending_ns + p->waited_ns) / p->called_ns : 0;
-	double waits = held > 0 ? clamp(held - p->run_ns / p->called_ns, 0, 1) : 0;
-	double work_error = (PRICE_ERROR + waits) * p->probes_ns / whole;
-	if (p->unknown_ns > 0)
-		work_error += CLOCK_TICK_NS * sqrt(p->windows) / 3.5 / whole;
-	if (undone <= PENDING_MAX && held <= PENDING_MAX) {
-		/* a chain of answers is held up by all of the probes' time that is one thread's, and by what others ran because of that */
-		double threads_ns = p->called_ns > p->on_ns ? p->called_ns : p->on_ns;
-		double held_ns =
-			(1 + 2 * PRICE_ERROR) * p->probes_ns + p->waited_ns + p->pending_ns;
-		double open = 1 - undone, chain = clamp(1 - held_ns / threads_ns, PACE_MIN, open);
-		/* errors are those of the quotient, which the slower pace moves further */
-		double spread = (1 / chain - 1) / 2;
-		double variance = spread * spread + undone * undone;
-		double weight = variance / (variance + work_error * work_error);
-		if (variance > 0) {
-			to.pace = clamp(open + weight * (work - open), chain, 1);
-			to.error = sqrt(variance * (1 - weight * weight)) / to.pace;
-		}
-		to.is_starved = waits > PENDING_MAX / 2;
-		return to;
+	double elsewhere = p->probes_ns * (p->dearer > 0 ? p->dearer : 1);
+	double ticks = p->own_ticks + p->probe_ticks;
+	*error = (p->dearer > 0 ? p->dearer_error : PRICE_ERROR) * elsewhere;
+	if (ticks <= 0 || p->run_ns <= 0 || elsewhere <= 0)
+		return elsewhere;
+	double share = clamp((p->probe_ticks + PRIOR_TICKS * elsewhere / p->run_ns) /
+				     (ticks + PRIOR_TICKS),
+			     0.01, 0.995);
+	double told = p->run_ns * p->probe_ticks / ticks;
+	double told_error = p->run_ns * sqrt(share * (1 - share) / ticks);
+	double weight = *error * *error / (*error * *error + told_error * told_error);
+	*error = told_error * sqrt(weight);
+	return elsewhere + weight * (told - elsewhere);
+}
+
+void sampler_pace_begin(struct sampler_pace *p)
+{
+	double unsure, probes_ns = probes_of(p, &unsure);
+	struct sampler_pace next = { .dearer = p->dearer, .dearer_error = p->dearer_error };
+	if (probes_ns > 0 && p->probes_ns > 0) {
+		next.dearer = probes_ns / p->probes_ns;
+		next.dearer_error = unsure / probes_ns;
 	}
-	to.is_starved = p->run_ns < 0.6 * p->on_ns * ceil(use);
-	if (work > 0 && work_error < KNOWN * work) {
-		to.pace = clamp(work, PACE_MIN, 1);
-		to.error = work_error / to.pace;
+	/* what a probe costs changes with who else wants the processors */
+	if (next.dearer > 0 && next.dearer_error < DRIFT)
+		next.dearer_error = DRIFT;
+	*p = next;
+}
+
+/* What the sums tell of the time between windows, and of what is the processes' own in windows. */
+struct told {
+	double use;      /* of CPUs, without probes */
+	double whole_ns; /* what they would have run in the windows without probes */
+	double probes_ns;
+	double work,
+		error;  /* what they got done in windows, of what they would have without probes */
+	double fastest; /* the same, did they nothing but call the fastest allocator */
+	double undone, held, waits;
+};
+
+/*
+ * What is left beside the probes is the processes' own, and as slow as the probes make it: they find less in the caches, and what they
+ * would have run is the less. By how much was measured on few programs; so both ends of it are taken, and what is in the middle of
+ * their quotients. Return: ns; *@slower: how far its least is.
+ */
+static double own_of(double run_ns, double hits, double probes_ns, double *slower)
+{
+	double beside_ns = fmax(run_ns - probes_ns, hits * CALL_NS);
+	double least_ns = fmax(beside_ns - (COLD + COLD_ERROR) * probes_ns, beside_ns / SLOWER);
+	double most_ns =
+		fmax(beside_ns - (COLD - COLD_ERROR) * probes_ns, beside_ns / sqrt(SLOWER));
+	double work_ns = least_ns > 0 ? 2 / (1 / least_ns + 1 / most_ns) : 0;
+	*slower = work_ns - least_ns;
+	return work_ns;
+}
+
+static void tell_work(const struct sampler_pace *p, struct told *t)
+{
+	double unsure, probes_ns = probes_of(p, &unsure), slower;
+	double work_ns = own_of(p->run_ns, p->hits, probes_ns, &slower);
+	/* where processors are short a probe costs more than elsewhere, if no clock has told how much */
+	if (p->own_ticks + p->probe_ticks <= 0)
+		unsure += t->waits * probes_ns;
+	unsure *= work_ns / fmax(p->run_ns - probes_ns, p->hits * CALL_NS);
+	t->probes_ns = probes_ns;
+	t->work = work_ns / t->whole_ns;
+	t->error = sqrt(unsure * unsure + slower * slower) / t->whole_ns;
+	if (p->unknown_ns > 0)
+		t->error += CLOCK_TICK_NS * sqrt(p->windows) / 3.5 / t->whole_ns;
+	t->fastest = p->hits * CALL_NS / t->whole_ns;
+}
+
+/*
+ * A process that calls often for a while and seldom for a while is held up in the one and not in the other. Where its work says how long
+ * each lasts, calls by work are what they were; where the clock does, it would have called the more in the while in which it calls
+ * often. Windows do not tell which it is. Return: how many times as many calls as by its work it makes in the latter case.
+ */
+static double by_clock(const struct sampler_pace *p, const struct told *t)
+{
+	double run_ns = 0, hits = 0, calls = 0, slower;
+	double work_ns = own_of(p->run_ns, p->hits, t->probes_ns, &slower);
+	double price_ns = t->probes_ns / p->hits;
+	/* the part of what was held up that was not made good */
+	double part = p->run_ns > work_ns
+			      ? clamp((t->whole_ns - work_ns) / (p->run_ns - work_ns), 0, 1)
+			      : 0;
+	for (unsigned i = 0; i < SAMPLER_SLICES; i++) {
+		const struct sampler_slice *s = &p->slice[i];
+		if (s->run_ns <= 0 || s->hits <= 0)
+			continue;
+		double least_ns = s->run_ns * fmin(work_ns / p->run_ns, LEAST_OWN);
+		double own_ns = own_of(s->run_ns, s->hits, s->hits * price_ns, &slower);
+		own_ns = fmax(own_ns, least_ns);
+		calls += s->hits * (1 + part * (s->run_ns - own_ns) / own_ns);
+		hits += s->hits;
+	}
+	for (unsigned i = 0; i < SAMPLER_SLICES; i++)
+		run_ns += p->slice[i].run_ns;
+	if (hits <= 0 || run_ns <= 0)
+		return 1;
+	return fmax(calls / hits / (1 + part * (p->run_ns - work_ns) / work_ns), 1);
+}
+
+static struct sampler_paced by_work(const struct sampler_pace *p, const struct told *t)
+{
+	struct sampler_paced to = { .pace = clamp(t->work, fmin(t->fastest, 1), 1) };
+	if (t->error < KNOWN * t->work) { /* of the quotient, whose far side is the longer one */
+		to.error = t->error / (t->work - t->error);
 		return to;
 	}
 	/* at least so many: as few as its work allows, and up to what the fastest allocator would answer in its time */
-	double fastest = p->hits * CALL_NS / whole;
-	to.pace = clamp(work + 2 * work_error, PACE_MIN, 1);
-	to.error = to.pace > fastest ? to.pace / fastest - 1 : 0;
+	to.pace = clamp(t->work + 2 * t->error, PACE_MIN, 1);
+	to.error = to.pace > t->fastest ? to.pace / t->fastest - 1 : 0;
+	to.is_starved = p->run_ns < 0.6 * p->on_ns * ceil(t->use);
+	return to;
+}
+
+/* Of threads that are done now and then while a window is open, with what their work tells beside. */
+static struct sampler_paced by_sleep(const struct sampler_pace *p, const struct told *t)
+{
+	struct sampler_paced to = { .pace = 1, .is_starved = t->waits > PENDING_MAX / 2 };
+	/* a chain of answers is held up by all of the probes' time that is one thread's, and by what others ran because of that */
+	double threads_ns = p->called_ns > p->on_ns ? p->called_ns : p->on_ns;
+	double held_ns = (1 + 2 * FIRM) * t->probes_ns + p->waited_ns + p->pending_ns;
+	double open = 1 - t->undone, chain = clamp(1 - held_ns / threads_ns, PACE_MIN, open);
+	/* errors are those of the quotient, which the slower pace moves further */
+	double spread = (1 / chain - 1) / 2;
+	double variance = spread * spread + t->undone * t->undone;
+	double weight = variance / (variance + t->error * t->error);
+	if (variance > 0) {
+		to.pace = clamp(open + weight * (t->work - open), chain, 1);
+		to.error = sqrt(variance * (1 - weight * weight)) / to.pace;
+	}
+	return to;
+}
+
+struct sampler_paced sampler_paced(const struct sampler_pace *p)
+{
+	struct sampler_paced to = { .pace = 1 };
+	struct told t = { .use = p->off_ns > 0 ? p->off_run_ns / p->off_ns : 0 };
+	t.whole_ns = t.use * p->on_ns;
+	if (p->hits >= 1 && t.whole_ns > 0) {
+		t.undone = pending_of(p, t.use);
+		/* what waits for a processor is behind, however much it catches up with in the end */
+		t.held = p->called_ns > 0 ? (p->pending_ns + p->waited_ns) / p->called_ns : 0;
+		t.waits = t.held > 0 ? clamp(t.held - p->run_ns / p->called_ns, 0, 1) : 0;
+		tell_work(p, &t);
+		to = by_work(p, &t);
+		if (t.undone <= PENDING_MAX && t.held <= PENDING_MAX) {
+			struct sampler_paced other = by_sleep(p, &t);
+			to = other.error < to.error ? other : to;
+		}
+		/* between both, and as wide */
+		double clock = by_clock(p, &t);
+		to.pace /= (1 + clock) / 2;
+		to.error += (clock - 1) / (clock + 1);
+		to.is_starved &= to.error > KNOWN;
+	}
+	double unsure, probes_ns = probes_of(p, &unsure);
+	to.dearer = p->probes_ns > 0 ? probes_ns / p->probes_ns : p->dearer > 0 ? p->dearer : 1;
 	return to;
 }

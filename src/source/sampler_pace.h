@@ -5,8 +5,9 @@
  * A probe costs fifty times what a call does, so a window sees a process that is slower than it is else; how much slower depends on
  * what it waits for, which nobody tells. What is known bounds it:
  *
- *   - its own work. CPU time beside the probes, per time, beside the same outside of windows: right whatever it waits for, but the
- *     probes' price is known to a tenth only, and of a process that does little but ask for memory next to nothing is left beside.
+ *   - its own work. CPU time beside the probes, per time, beside the same outside of windows: right whatever it waits for. How much of it
+ *     the probes take a clock tells, whose ticks meet the processes there or not; before it has ticked often enough, what a probe cost on
+ *     a function of ours, which is known to be wrong by the half of it where processors are short.
  *   - its sleep. A thread that sleeps of its own will has done what there was to do. If that comes at an even pace, all that a window
  *     misses is what was pending when it ended; if it comes as answers to what the thread does, up to all of the probes' time.
  *   - the fastest that any allocator answers.
@@ -14,26 +15,41 @@
 #ifndef SOURCE_SAMPLER_PACE_H
 #define SOURCE_SAMPLER_PACE_H
 
+/** struct sampler_slice - pieces of time in which the processes call about as often. */
+struct sampler_slice {
+	double hits, run_ns;
+};
+#define SAMPLER_SLICES 16
+
 /** struct sampler_window - one window, and the time without probes before it. Where nothing is known of sleep, sleeps_known is 0. */
 struct sampler_window {
 	double on_ns, hits, price_ns;
 	double run_ns; /* CPU time of the processes in it, probes included */
 	double callers, sleeps, pending, pending_ns, waited_ns; /* as struct sampler_activity */
 	int sleeps_known;
+	/* of the clock that looked where they were, and what one of its ticks takes */
+	double own_ticks, probe_ticks, tick_ns;
 	double off_ns, off_run_ns;
+	struct sampler_slice slice[SAMPLER_SLICES];
 };
 
-/** struct sampler_pace - sums over windows, those of late weigh more. All zero: no window yet. */
+/** struct sampler_pace - sums over windows. All zero: no window yet. */
 struct sampler_pace {
 	double on_ns, hits, probes_ns, run_ns, called_ns, sleeps, pending, pending_ns, waited_ns,
 		unknown_ns;
-	double off_ns, off_run_ns, windows;
+	double off_ns, off_run_ns, windows, own_ticks, probe_ticks;
+	struct sampler_slice slice[SAMPLER_SLICES];
+	double dearer,
+		dearer_error; /* than elsewhere a probe was, by sums before; 0: nothing is known */
 };
+/** sampler_pace_begin() - new sums, which know of those before what a probe cost. */
+void sampler_pace_begin(struct sampler_pace *pace);
 void sampler_pace_add(struct sampler_pace *pace, const struct sampler_window *window);
 
 /** struct sampler_paced - what is seen in windows is to be divided by @pace; @error: of the quotient, relative, a standard error. */
 struct sampler_paced {
 	double pace, error;
+	double dearer; /* how many times as much as elsewhere a probe costs there */
 	int is_starved; /* it was never done while a window was open, and not for want of processors of its own */
 };
 struct sampler_paced sampler_paced(const struct sampler_pace *pace);

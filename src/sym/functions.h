@@ -77,6 +77,7 @@ enum site_kind { SITE_EMULATED, SITE_STEPPED, SITE_NOP5 };
 struct site {
 	uint64_t offset; /* from the entry */
 	enum site_kind kind;
+	int64_t leads_to[2]; /* from the place on; 0: nothing more */
 	uint64_t edges
 		[SITE_EDGES_MAX]; /* targets of direct calls and jumps out of it, as virtual addresses */
 	uint32_t edge_count;

@@ -136,8 +136,8 @@ static void scan(const ZydisDecoder *decoder, const uint8_t *code, size_t bytes,
 	}
 }
 
-void site_choose(const uint8_t *code, size_t bytes, uint64_t vaddr, uint32_t wanted,
-		 struct site *site)
+static void choose(const uint8_t *code, size_t bytes, uint64_t vaddr, uint32_t wanted,
+		   struct site *site)
 {
 	ZydisDecoder decoder;
 	uint64_t targets[SITE_EDGES_MAX];
@@ -176,6 +176,26 @@ void site_choose(const uint8_t *code, size_t bytes, uint64_t vaddr, uint32_t wan
 		    s.insn.meta.category == ZYDIS_CATEGORY_COND_BR)
 			return;
 	}
+}
+
+void site_choose(const uint8_t *code, size_t bytes, uint64_t vaddr, uint32_t wanted,
+		 struct site *site)
+{
+	ZydisDecoder decoder;
+	struct seen s;
+	ZyanU64 target;
+	choose(code, bytes, vaddr, wanted, site);
+	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+	if (site->offset >= bytes ||
+	    !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code + site->offset,
+						 bytes - site->offset, &s.insn, s.operands)))
+		return;
+	site->leads_to[0] = s.insn.length;
+	if ((is_jump(&s) || is_call(&s)) &&
+	    ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(&s.insn, &s.operands[0], vaddr + site->offset,
+						  &target)))
+		site->leads_to[s.insn.meta.category == ZYDIS_CATEGORY_COND_BR] =
+			(int64_t)(target - vaddr - site->offset);
 }
 
 /* Places yet to be walked from. */

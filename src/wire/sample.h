@@ -170,6 +170,9 @@ struct wire_sample_event {
 	uint32_t kind, chance;
 };
 
+#define WIRE_SAMPLE_SLICES 16 /* by powers of two of calls in 1024 us, of which 0 has none */
+#define WIRE_SAMPLE_SLICE_NS 1000000
+
 /**
  * What the processes did while a window was open, of one CPU. Threads that call an allocator are callers. A caller that sleeps of its
  * own will has done all that there was to do for it: what the probes held up is made good by then.
@@ -187,14 +190,29 @@ struct wire_sample_activity {
 	/* how long callers ran, in microseconds, and the sum of the squares of each one's: how many share the work */
 	uint64_t called_us, called_squares;
 	uint64_t waited_ns; /* that callers were made to wait, until they went on */
+	/* of a clock that runs with them: those that met them at work of their own, and in a probe or on the way in or out */
+	uint64_t own_ticks, probe_ticks;
+	uint64_t place;                /* of the probe that was met last */
+	uint64_t slice_ns, slice_hits; /* the piece of time that runs: since when, and its calls */
+	struct wire_sample_slice {
+		uint64_t hits, run_ns;
+	} slice[WIRE_SAMPLE_SLICES]; /* pieces of about a millisecond, by how often they call */
 };
-_Static_assert(sizeof(struct wire_sample_activity) == 88, "wire_sample_activity");
+_Static_assert(sizeof(struct wire_sample_activity) == 384, "wire_sample_activity");
 #define WIRE_SAMPLE_CALLERS_MAX 4096
 struct wire_sample_caller {
 	uint32_t window, waits;
 	uint64_t awake_ns; /* since when it is at work; 0: not seen to be */
 	uint64_t left_ns;  /* when it was made to wait */
 	uint64_t run_us;
+};
+
+/** Where a thread may stand that is in a probe, or comes out of one: by address. */
+enum wire_sample_place { WIRE_SAMPLE_PLACE_PROBE = 1, WIRE_SAMPLE_PLACE_BEHIND = 2 };
+#define WIRE_SAMPLE_PLACES_MAX 4096
+/** What a probe's instruction leads to, from the probe on; 0: nothing. By number of the function. */
+struct wire_sample_behind {
+	int64_t v[2];
 };
 
 /** Counters of one CPU. */
