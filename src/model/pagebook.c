@@ -84,11 +84,6 @@ void pagebook_free(struct pagebook *book)
 	free(book);
 }
 
-void pagebook_freep(struct pagebook **book)
-{
-	pagebook_free(*book);
-}
-
 /* The number of @what, a new one where it was not there: *@fresh. Numbers begin at 1. 0: no memory. */
 static uint32_t number_of(struct table *table, const void *what, uint64_t more, int *fresh)
 {

@@ -21,7 +21,6 @@ struct pagebook;
 /** pagebook_new() - of one process, into @sink, which has to stay. */
 struct pagebook *pagebook_new(struct sink *sink, struct err *err);
 void pagebook_free(struct pagebook *book);
-void pagebook_freep(struct pagebook **book);
 /** pagebook_put() - one more reading; nothing where it was put already. Time 0 is that of the first. */
 int pagebook_put(struct pagebook *book, const struct page_process *process, struct err *err);
 /**

@@ -41,11 +41,6 @@ void samples_free(struct samples *s)
 	free(s);
 }
 
-void samples_freep(struct samples **samples)
-{
-	samples_free(*samples);
-}
-
 /* Room for one more of @bytes each; 0 or -1. */
 static int grow(void *array, size_t *cap, size_t count, size_t bytes)
 {

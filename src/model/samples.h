@@ -164,7 +164,6 @@ struct samples {
 
 struct samples *samples_new(struct err *err);
 void samples_free(struct samples *samples);
-void samples_freep(struct samples **samples);
 
 /** samples_row() - the row of that stack, NULL where it is not known yet. O(1). */
 struct sample_row *samples_row(const struct samples *samples, uint32_t pid, uint64_t stack);

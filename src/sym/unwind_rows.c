@@ -92,11 +92,6 @@ void unwind_rows_free(struct unwind_rows *rows)
 	free(rows);
 }
 
-void unwind_rows_freep(struct unwind_rows **rows)
-{
-	unwind_rows_free(*rows);
-}
-
 /*
  * The owner and size of the file belong to the name: a build id alone is a claim, and somebody else's program with the
  * id of libc must not put its table in libc's place.

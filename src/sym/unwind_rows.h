@@ -42,7 +42,6 @@ struct unwind_rows;
  */
 struct unwind_rows *unwind_rows_new(uint32_t pid, const char *cache_dir, struct err *err);
 void unwind_rows_free(struct unwind_rows *rows);
-void unwind_rows_freep(struct unwind_rows **rows);
 
 /** unwind_rows_rest() - for now no more are wanted: whoever reads files ends (sym/files.h). NULL is fine. */
 void unwind_rows_rest(struct unwind_rows *rows);

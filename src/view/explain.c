@@ -271,11 +271,6 @@ void explain_free(struct explain *e)
 	free(e);
 }
 
-void explain_freep(struct explain **e)
-{
-	explain_free(*e);
-}
-
 const char *explain_group_name(const struct explain *e, uint32_t group)
 {
 	static const char *const pseudo[] = { "(caches)", "(not recorded)",

@@ -81,7 +81,6 @@ struct explain_opt {
 struct explain *explain_new(struct instant *instant, const struct explain_opt *opt,
 			    struct err *err);
 void explain_free(struct explain *explain);
-void explain_freep(struct explain **explain);
 
 /** explain_group_name() - what to call group @group, pseudo groups too. Lent. */
 const char *explain_group_name(const struct explain *explain, uint32_t group);

@@ -511,13 +511,6 @@ void fold_freep(struct fold **fold)
 	*fold = NULL;
 }
 
-size_t fold_bytes(const struct fold *fold)
-{
-	return sizeof(*fold) + fold->node_count * sizeof(*fold->nodes) +
-	       fold->frame_count * sizeof(*fold->frames) +
-	       ((size_t)fold->accounts[0] + fold->accounts[1]) * 2 * sizeof(uint32_t);
-}
-
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 int fold_sum(const struct fold *fold, unsigned side, const uint64_t *values, struct fold_sums *sums,

@@ -68,8 +68,6 @@ struct fold *fold_new(const struct fold_opt *opt, const struct fold_side *sides,
 		      struct err *err);
 void fold_free(struct fold *fold);
 void fold_freep(struct fold **fold);
-/** fold_bytes() - what it takes of memory. */
-size_t fold_bytes(const struct fold *fold);
 
 /** struct fold_sums - of one cost, by node: asked for here, and passing here. */
 struct fold_sums {

@@ -750,8 +750,3 @@ void sheet_free(struct sheet *sheet)
 	free(sheet->groups);
 	free(sheet);
 }
-
-void sheet_freep(struct sheet **sheet)
-{
-	sheet_free(*sheet);
-}

@@ -112,5 +112,4 @@ enum { SHEET_GROUP_CACHES, SHEET_GROUP_UNRECORDED, SHEET_GROUP_OWN, SHEET_PSEUDO
  */
 struct sheet *reconcile(const struct sheet_input *input, struct err *err);
 void sheet_free(struct sheet *sheet);
-void sheet_freep(struct sheet **sheet);
 #endif
