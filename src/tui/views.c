@@ -237,6 +237,8 @@ static int show_answer(struct views *v, const struct asked *asked, struct err *e
 	/* what is dear to work out here is asked for less often: one part in twenty of a processor */
 	int dear = v->what.screen == SCREEN_BALANCE || screen_merges(&v->what);
 	uint64_t pause = v->opt.delay_ns;
+	if (v->what.screen == SCREEN_GROWTH)
+		pause *= 2; /* nothing grows within a second that could be told from noise */
 	if (dear && asked->took_ns * 20 > pause)
 		pause = asked->took_ns * 20;
 	v->next_ns = now + pause;
