@@ -1,11 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every C file stands as clang-format 14 would write it. Prints TAP, one case. usage: check-format.py [ROOT]"""
+"""Every C file stands as clang-format 14 would write it, and no line of src/, comments too, has more than 100 columns but in a table
+between `clang-format off` and `on`. Prints TAP, two cases. usage: check-format.py [ROOT]"""
 import os
 import subprocess
 import sys
 
 ROOT = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), ".."))
+
+
+COLUMNS = 100
+
+
+def too_wide(path):
+    """The first line of @path that is; 0: none. Tabs are 8 wide."""
+    table = False
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            table = "clang-format off" in line or (table and "clang-format on" not in line)
+            if not table and len(line.rstrip("\n").expandtabs(8)) > COLUMNS:
+                return number
+    return 0
 
 
 def c_files():
@@ -21,14 +36,19 @@ def main():
     run = subprocess.run(["clang-format-14", "--style=file", "--dry-run", "--ferror-limit=1", *paths],
                          capture_output=True, text=True, cwd=ROOT)
     wrong = {line.split(":")[0] for line in run.stderr.splitlines() if "clang-format-violations" in line}
-    print("1..1")
+    wide = {os.path.relpath(path, ROOT): number for path in paths if path.startswith(os.path.join(ROOT, "src") + os.sep)
+            and (number := too_wide(path))}
+    print("1..2")
     print(f"{'not ok' if wrong else 'ok'} 1 - {len(paths)} files are formatted")
     for path in sorted(wrong):
         print(f"# {os.path.relpath(path, ROOT)} (hint: ./dev format)")
+    print(f"{'not ok' if wide else 'ok'} 2 - lines of src have at most {COLUMNS} columns")
+    for path, number in sorted(wide.items()):
+        print(f"# {path}:{number}")
     if run.returncode and not wrong:
         print(f"Bail out! clang-format-14: {run.stderr.strip()[:400]}")
         return 1
-    return 1 if wrong else 0
+    return 1 if wrong or wide else 0
 
 
 sys.exit(main())

@@ -212,8 +212,9 @@ static int went_back(const struct alert_rule *rule, double threshold, double val
 }
 
 /*
- * 1 if it is to be told now: it holds, @sure, has done so for long enough, and was not told since it last went back; that one
- * need not be sure of, or a trend at the edge of being one would be told again and again.
+ * 1 if it is to be told now: it holds, @sure, has done so for long enough, and was not told since
+ * it last went back; that one need not be sure of, or a trend at the edge of being one would be
+ * told again and again.
  */
 static int rises(struct hold *h, const struct alert_rule *rule, double threshold, double value,
 		 int sure, uint64_t at_ns)
@@ -311,7 +312,10 @@ static void note_reading(struct alert_set *set, const struct alert_facts *facts)
 	set->readings = facts->readings;
 }
 
-/* What was missing each time: of a program that maps and unmaps all the time something is at most times. */
+/*
+ * What was missing each time: of a program that maps and unmaps all the time something is at most
+ * times.
+ */
 static double unaccounted(const struct alert_set *set)
 {
 	double least = set->unaccounted[0];

@@ -51,7 +51,9 @@ static const char *skip(const char *at)
 	return at;
 }
 
-/* "2G", "1.5 MiB", "100": bytes, in powers of 1024. The place behind it, NULL where there is none. */
+/*
+ * "2G", "1.5 MiB", "100": bytes, in powers of 1024. The place behind it, NULL where there is none.
+ */
 static const char *take_bytes(const char *at, double *bytes)
 {
 	char *end;

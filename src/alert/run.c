@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - commands and web hooks, started and not waited for. Values travel as environment or JSON, never as shell text. */
+/*
+ * run.c - commands and web hooks, started and not waited for. Values travel as environment or JSON,
+ * never as shell text.
+ */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -95,7 +98,7 @@ static int get_web(struct err *err)
 							   web.easy_strerror(web_started));
 }
 
-/* ---- commands ------------------------------------------------------------------------------------------------------ */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static void add(struct buf *env, const char *name, const char *fmt, ...) PRINTF(3, 4);
 static void add(struct buf *env, const char *name, const char *fmt, ...)
@@ -108,7 +111,10 @@ static void add(struct buf *env, const char *name, const char *fmt, ...)
 	va_end(args);
 }
 
-/* Like a program started by hand: no signal blocked or ignored by us; what it prints is no result of ours. */
+/*
+ * Like a program started by hand: no signal blocked or ignored by us; what it prints is no result
+ * of ours.
+ */
 static int spawn(pid_t *pid, char *const *argv, char *const *env)
 {
 	posix_spawn_file_actions_t files;
@@ -172,7 +178,7 @@ static int start_command(struct job *job, const char *command, const struct aler
 	return 0;
 }
 
-/* ---- web hooks ----------------------------------------------------------------------------------------------------- */
+/* ---- web hooks ------------------------------------------------------------------------------- */
 
 static size_t swallow(char *bytes, size_t size, size_t count, void *ctx)
 {
@@ -259,7 +265,7 @@ static int start_post(struct job *job, const char *url, const struct alert_event
 	return err_set(err, -rc, "cannot post to '%.100s'", url);
 }
 
-/* ---- both ---------------------------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 /* Take back what has ended; called with the lock held. */
 static void reap(struct alert_runner *runner)
@@ -344,7 +350,10 @@ void alert_runner_free(struct alert_runner *runner)
 		struct timespec pause = { .tv_nsec = 100000000 };
 		nanosleep(&pause, NULL);
 	}
-	/* commands that still run are init's from now on; a thread that is stuck looking up a name still needs its job */
+	/*
+	 * commands that still run are init's from now on; a thread that is stuck looking up a name
+	 * still needs its job
+	 */
 	if (posting)
 		return;
 	pthread_mutex_destroy(&runner->lock);

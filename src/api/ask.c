@@ -25,7 +25,7 @@ struct parse {
 	struct buf selection, rest, reading, but_at, folding;
 };
 
-/* ---- values -------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int bad(struct err *err, const char *key, const char *value, const char *expected)
 {
@@ -58,7 +58,10 @@ static int truth(const char *key, const char *value, int *to, struct err *err)
 	return 0;
 }
 
-/** explain() - what is wrong with the value of @key: the parser's own sentence, with the key in front. */
+/**
+ * explain() - what is wrong with the value of @key: the parser's own sentence, with the key in
+ * front.
+ */
 static int explain(int rc, const char *key, struct err *err)
 {
 	return rc < 0 ? err_wrap(err, "'%s'", key) : 0;
@@ -394,7 +397,7 @@ static const struct word all_words[] = {
 	{ "wait", ASK_WAIT, take_wait, 0 },
 };
 
-/* ---- canonical text -------------------------------------------------------------------------------------------------- */
+/* ---- canonical text -------------------------------------------------------------------------- */
 
 static void put_word(struct buf *to, const char *name, const char *value)
 {
@@ -426,7 +429,10 @@ static void note(struct parse *p, const struct word *word, const char *value)
 		put_word(&p->reading, word->name, value);
 	if (word->part & PART_READING && !(word->part & PART_AT))
 		put_word(&p->but_at, word->name, value);
-	/* stacks and threads are folded as by function, which is how they are folded where nothing is said */
+	/*
+	 * stacks and threads are folded as by function, which is how they are folded where nothing
+	 * is said
+	 */
 	int is_plain = word->take == take_by &&
 		       (p->ask->by == VIEW_BY_STACK || p->ask->by == VIEW_BY_FUNCTION ||
 			p->ask->by == VIEW_BY_THREAD);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ask.h - the words of a question to /api/v1 (docs/api.md 1): parsed, checked against what a route takes, and put into one
- * canonical text. A pure function of key and value, so that anything can be fed to it.
+ * ask.h - the words of a question to /api/v1 (docs/api.md 1): parsed, checked against what a route
+ * takes, and put into one canonical text. A pure function of key and value, so that anything can be
+ * fed to it.
  */
 #ifndef API_ASK_H
 #define API_ASK_H
@@ -83,12 +84,15 @@ struct ask {
 
 typedef const char *(*ask_get)(void *ctx, const char *key);
 /**
- * ask_parse() - @get gives the value of a key or NULL. Keys that @words do not cover are not looked for: ask_names() lists those that
- * are, for a check that nothing else was sent. 0 or -EINVAL with @err, and nothing to release.
+ * ask_parse() - @get gives the value of a key or NULL. Keys that @words do not cover are not looked
+ * for: ask_names() lists those that are, for a check that nothing else was sent. 0 or -EINVAL with
+ * @err, and nothing to release.
  */
 int ask_parse(ask_get get, void *ctx, unsigned words, struct ask *ask, struct err *err);
 void ask_fini(struct ask *ask);
-/** ask_names() - the keys that @words cover into @names, NULL behind the last; returns their number. */
+/**
+ * ask_names() - the keys that @words cover into @names, NULL behind the last; returns their number.
+ */
 #define ASK_NAMES_MAX 48
 size_t ask_names(unsigned words, const char *names[ASK_NAMES_MAX + 1]);
 

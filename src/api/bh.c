@@ -10,7 +10,7 @@
 #include "base/intern.h"
 #include "out/formats.h"
 
-/* ---- what is read ----------------------------------------------------------------------------------------------------- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 static void groups_free(void *data)
 {
@@ -144,7 +144,7 @@ static void let_go(struct bh_call *b)
 	shelf_put(b->call.shelf, b->call.reading);
 }
 
-/* ---- which recording --------------------------------------------------------------------------------------------------- */
+/* ---- which recording ------------------------------------------------------------------------- */
 
 void bh_data_id(const struct shelf *shelf, size_t source, char to[33])
 {
@@ -220,7 +220,7 @@ static int answer_list(struct bh_call *b, struct err *err)
 	return 0;
 }
 
-/* ---- endpoints ----------------------------------------------------------------------------------------------------------- */
+/* ---- endpoints ------------------------------------------------------------------------------- */
 
 static const char statics[] =
 	"_GLOBAL__(sub_)?I_|__static_initialization_and_destruction|^__cxx_global_var_init";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bh.h - /list and /data/<id>/...: heap recordings as the older tracer's REST serves them, so that its clients and its published
- * page work unchanged. docs/bytehound.md says which fields are known, derived, or constant.
+ * bh.h - /list and /data/<id>/...: heap recordings as the older tracer's REST serves them, so that
+ * its clients and its published page work unchanged. docs/bytehound.md says which fields are known,
+ * derived, or constant.
  */
 #ifndef API_BH_H
 #define API_BH_H

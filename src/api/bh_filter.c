@@ -17,7 +17,10 @@ static int bad(struct err *err, const char *key, const char *value, const char *
 	return err_set(err, -EINVAL, "'%s' is %s, not '%.60s'", key, expected, value);
 }
 
-/** take_time() - milliseconds since 1970, or "N%" of the run; as ns from the start. @end: the whole millisecond is meant. */
+/**
+ * take_time() - milliseconds since 1970, or "N%" of the run; as ns from the start. @end: the whole
+ * millisecond is meant.
+ */
 static int take_time(const struct bh_call *b, const char *key, int end, uint64_t *ns,
 		     struct err *err)
 {

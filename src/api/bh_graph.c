@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bh_graph.c - small pictures of groups and mappings over time: drawn when they are asked for, not with the list. */
+/*
+ * bh_graph.c - small pictures of groups and mappings over time: drawn when they are asked for, not
+ * with the list.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -41,8 +41,8 @@ struct bh_call {
 	uint64_t start_ns, length_ns; /* realtime, and how long it ran */
 	int has_jemalloc, strip, wants_maps;
 	struct bh_filter filter;
-	uint8_t *
-		custom; /* what custom_filter returned: a bit for each block, or mapping, by its number; NULL */
+	/* what custom_filter returned: a bit for each block, or mapping, by its number; NULL */
+	uint8_t *custom;
 	uint64_t custom_count;
 	uint32_t *frame_count; /* by frame row: stacks that it stands in */
 };
@@ -75,13 +75,18 @@ int bh_timeline(struct bh_call *b, int leaked, struct err *err);
 int bh_timeline_maps(struct bh_call *b, struct err *err);
 int bh_backtraces(struct bh_call *b, struct err *err);
 int bh_backtrace(struct bh_call *b, const char *number, struct err *err);
-/** bh_tree() - @only: regular expression of functions that stacks pass, NULL: all; @ascii: as text. */
+/**
+ * bh_tree() - @only: regular expression of functions that stacks pass, NULL: all; @ascii: as text.
+ */
 int bh_tree(struct bh_call *b, const char *only, int ascii, struct err *err);
 int bh_maps(struct bh_call *b, struct err *err);
 int bh_regions(struct bh_call *b, struct err *err);
 /** bh_graph() - a small picture over time: "group/STACK" of what matches, "map/ID". */
 int bh_graph(struct bh_call *b, const char *what, struct err *err);
-/** bh_put_graphs() - graph_url and graph_preview_url of "group" or "map" @number, where the question has generate_graphs; "all": of the whole group, whatever the filter. */
+/**
+ * bh_put_graphs() - graph_url and graph_preview_url of "group" or "map" @number, where the question
+ * has generate_graphs; "all": of the whole group, whatever the filter.
+ */
 void bh_put_graphs(struct jsonw *json, const struct bh_call *b, const char *what, uint64_t number);
 /** bh_put_filter() - its filter words, as "&key=value"... */
 void bh_put_filter(struct buf *to, const struct bh_call *b);

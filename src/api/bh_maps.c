@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bh_maps.c - /data/<id>/maps: mappings that the program made, with the older tracer's filters and fields. */
+/*
+ * bh_maps.c - /data/<id>/maps: mappings that the program made, with the older tracer's filters and
+ * fields.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bh_put.c - answers of the bytehound-compatible routes that are about single blocks and their stacks. */
+/*
+ * bh_put.c - answers of the bytehound-compatible routes that are about single blocks and their
+ * stacks.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +15,7 @@
 #define ROWS_MAX 1000000
 #define ANSWER_MAX (64l << 20)
 
-/* ---- times and stacks ----------------------------------------------------------------------------------------------------- */
+/* ---- times and stacks ------------------------------------------------------------------------ */
 
 void bh_put_span(struct jsonw *json, const char *key, uint64_t ns)
 {
@@ -111,7 +114,7 @@ static int is_large(const struct bh_call *b, struct err *err)
 		ANSWER_MAX >> 20);
 }
 
-/* ---- paging ------------------------------------------------------------------------------------------------------------------ */
+/* ---- paging ---------------------------------------------------------------------------------- */
 
 int bh_paging(const struct bh_call *b, struct bh_paging *p, struct err *err)
 {
@@ -138,7 +141,7 @@ int bh_paging(const struct bh_call *b, struct bh_paging *p, struct err *err)
 	return 0;
 }
 
-/* ---- allocations --------------------------------------------------------------------------------------------------------------- */
+/* ---- allocations ----------------------------------------------------------------------------- */
 
 enum { BY_TIME, BY_ADDRESS, BY_SIZE };
 
@@ -294,7 +297,7 @@ int bh_allocations(struct bh_call *b, struct err *err)
 	return rc;
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 struct matched {
 	struct block_group group;
@@ -449,7 +452,7 @@ int bh_allocation_groups(struct bh_call *b, struct err *err)
 	return rc;
 }
 
-/* ---- stacks -------------------------------------------------------------------------------------------------------------------- */
+/* ---- stacks ---------------------------------------------------------------------------------- */
 
 static int mark_each(void *ctx, const struct block_row *rows, size_t count)
 {

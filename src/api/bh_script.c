@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bh_script.c - scripts over HTTP: run one, hand out the pictures that it made, filters as scripts and scripts as filters. */
+/*
+ * bh_script.c - scripts over HTTP: run one, hand out the pictures that it made, filters as scripts
+ * and scripts as filters.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,9 +17,12 @@
 	((size_t)32 << 20) /* of pictures; beyond, the oldest go until FILES_KEPT are left */
 #define FILES_KEPT ((size_t)16 << 20)
 
-/* ---- pictures ----------------------------------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
-/** struct picture - newest first; named by its content, so that no recording sees another one's by guessing. */
+/**
+ * struct picture - newest first; named by its content, so that no recording sees another one's by
+ * guessing.
+ */
 struct picture {
 	struct picture *next;
 	char checksum[33];
@@ -90,7 +96,7 @@ int bh_script_file(struct bh_call *b, const char *tail, struct err *err)
 	return 0;
 }
 
-/* ---- running one ----------------------------------------------------------------------------------------------------------- */
+/* ---- running one ----------------------------------------------------------------------------- */
 
 static int is_gone(void *ctx)
 {
@@ -202,7 +208,10 @@ static void put_output(struct bh_call *b, struct script_output *o)
 	jsonw_object_end(json);
 }
 
-/** is_of_the_older_language() - words that only scripts of the older tracer have, where Lua stumbles over them. */
+/**
+ * is_of_the_older_language() - words that only scripts of the older tracer have, where Lua stumbles
+ * over them.
+ */
 static int is_of_the_older_language(const char *source)
 {
 	static const char *const words[] = { "let ", "fn ", "//" };
@@ -270,7 +279,7 @@ int bh_custom(struct bh_call *b, struct err *err)
 	return rc;
 }
 
-/* ---- filters as scripts ------------------------------------------------------------------------------------------------------- */
+/* ---- filters as scripts ---------------------------------------------------------------------- */
 
 enum form { NUMBER, DURATION, SHARE_OR_DURATION, SHARE_OR_NUMBER, REGEX };
 
@@ -505,7 +514,7 @@ int bh_filter_to_script(struct bh_call *b, int of_maps, struct err *err)
 	return 0;
 }
 
-/* ---- words of a filter, for addresses --------------------------------------------------------------------------------------------- */
+/* ---- words of a filter, for addresses -------------------------------------------------------- */
 
 void bh_put_filter(struct buf *to, const struct bh_call *b)
 {

@@ -12,7 +12,7 @@
 #define TREE_DEPTH_MAX 1000 /* it recurses */
 #define REGION_GAP 4096
 
-/* ---- timelines ------------------------------------------------------------------------------------------------------------ */
+/* ---- timelines ------------------------------------------------------------------------------- */
 
 struct timeline {
 	const struct bh_call *b;
@@ -123,7 +123,7 @@ int bh_timeline_maps(struct bh_call *b, struct err *err)
 	return 0;
 }
 
-/* ---- the tree --------------------------------------------------------------------------------------------------------------- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 struct leaf {
 	uint64_t bytes, count, first, last;
@@ -221,7 +221,10 @@ static void put_moment(FILE *to, const char *key, uint64_t ns)
 		(unsigned long long)(ns / 1000000000), (unsigned long long)(ns % 1000000000));
 }
 
-/** put_node() - by hand, for a JSON writer keeps count of fewer levels. Beyond TREE_DEPTH_MAX they are in the sums above. */
+/**
+ * put_node() - by hand, for a JSON writer keeps count of fewer levels. Beyond TREE_DEPTH_MAX they
+ * are in the sums above.
+ */
 static void put_node(struct tree *t, uint32_t node, unsigned depth)
 {
 	FILE *to = t->b->call.json.to;
@@ -316,7 +319,7 @@ int bh_tree(struct bh_call *b, const char *only, int ascii, struct err *err)
 	return rc;
 }
 
-/* ---- regions ----------------------------------------------------------------------------------------------------------------- */
+/* ---- regions --------------------------------------------------------------------------------- */
 
 struct extent {
 	uint64_t from, to;

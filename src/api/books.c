@@ -20,19 +20,25 @@ struct books {
 	size_t count, cap;
 };
 
-/** struct item - a recording; one that is being written is followed from when it is first asked for, until it ends. */
+/**
+ * struct item - a recording; one that is being written is followed from when it is first asked for,
+ * until it ends.
+ */
 struct item {
 	char *path;
 	pthread_mutex_t lock;
 	int written; /* it goes on, as far as we know */
 	struct follow *follow;
 	unsigned holders; /* it has to stay */
-	/* the state of the file whose checksums were looked at last, and what came of it: not again for each question */
+	/*
+	 * the state of the file whose checksums were looked at last, and what came of it: not again
+	 * for each question
+	 */
 	uint64_t checked;
 	int damaged;
 };
 
-/* ---- one recording ---------------------------------------------------------------------------------------------------- */
+/* ---- one recording --------------------------------------------------------------------------- */
 
 static struct snap *book_live(void *ctx)
 {
@@ -206,7 +212,7 @@ static void book_warn(struct shelf_reader *reader)
 	reader->being_written = recording_goes_on(rec);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static void item_free(struct item *item)
 {

@@ -24,10 +24,10 @@
 
 #define STREAM_PAUSE_NS 250000000L
 #define HTTP_THREAD_STACK (512u << 10)
-#define STREAM_HEARTBEAT \
-	40 /* pauses between comments that keep a silent stream open: 10 s, well below HTTP_IDLE_SECONDS */
+/* pauses between comments that keep a silent stream open: 10 s, well below HTTP_IDLE_SECONDS */
+#define STREAM_HEARTBEAT 40
 
-/* ---- replies ---------------------------------------------------------------------------------------------------- */
+/* ---- replies --------------------------------------------------------------------------------- */
 
 /* What to do where memory was refused; NULL: nobody bounds it. */
 static const char *memory_hint;
@@ -89,7 +89,7 @@ void http_reply_err(struct http_reply *reply, const struct err *err)
 	reply_json(reply, status, err->msg, hint);
 }
 
-/* ---- requests --------------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 const char *http_request_tail(const struct http_request *request)
 {
@@ -236,7 +236,7 @@ int http_request_bool(const struct http_request *request, const char *key, int *
 	return 1;
 }
 
-/* ---- streams ----------------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 struct stream {
 	struct http_server *server; /* NULL: pieces of a body, not events */
@@ -306,7 +306,7 @@ static void stream_free(void *cls)
 	free(s);
 }
 
-/* ---- one request -------------------------------------------------------------------------------------------------- */
+/* ---- one request ----------------------------------------------------------------------------- */
 
 static struct MHD_Response *respond(struct http_server *server, struct http_reply *reply)
 {
@@ -366,7 +366,10 @@ static int accepts(struct MHD_Connection *connection, const char *coding)
 	return 0;
 }
 
-/** compress() - what is large enough to be worth it; as it is where that fails, or does not make it smaller. */
+/**
+ * compress() - what is large enough to be worth it; as it is where that fails, or does not make it
+ * smaller.
+ */
 static void compress(struct MHD_Connection *connection, struct http_reply *reply)
 {
 	CLEANUP(buf_fini) struct buf out = { 0 };
@@ -388,7 +391,10 @@ static void compress(struct MHD_Connection *connection, struct http_reply *reply
 	reply->encoding = coding;
 }
 
-/* Answers that say the same have the same tag, whatever they are packed in; whoever has it already gets no second copy. */
+/*
+ * Answers that say the same have the same tag, whatever they are packed in; whoever has it already
+ * gets no second copy.
+ */
 static void tag(struct MHD_Connection *connection, struct http_reply *reply)
 {
 	const struct http_request request = { .connection = connection };
@@ -534,8 +540,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	struct http_reply reply = { 0 };
 	int set_cookie = 0;
 	/*
-	 * The first call has the headers only. Other methods are answered then, before a body that nobody wants; with GET one
-	 * ends the connection. POST is for the few routes that change something.
+	 * The first call has the headers only. Other methods are answered then, before a body that
+	 * nobody wants; with GET one ends the connection. POST is for the few routes that change
+	 * something.
 	 */
 	int get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 	if (!*state && !http_places_set(&server->places, connection, PLACE_ANSWERS)) {
@@ -611,7 +618,7 @@ static void on_answered(void *cls, struct MHD_Connection *connection, void **sta
 	http_places_set(&server->places, connection, PLACE_WAITS);
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int listen_on(const char *address, int *loopback, struct err *err)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_guard.c - who may ask: Host, Origin, Sec-Fetch-Site, token; and which address may be bound. */
+/*
+ * http_guard.c - who may ask: Host, Origin, Sec-Fetch-Site, token; and which address may be bound.
+ */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -15,7 +17,10 @@
 
 #define DEFAULT_PORT 17832
 
-/* "host", "host:port", "[v6]:port": the host part in lower case without brackets; -1 where the text is no such thing. */
+/*
+ * "host", "host:port", "[v6]:port": the host part in lower case without brackets; -1 where the text
+ * is no such thing.
+ */
 static int host_part(const char *text, char *host, size_t cap)
 {
 	const char *end;
@@ -117,7 +122,10 @@ static int same_token(const char *a, const char *b)
 	return !differs;
 }
 
-/** is_navigation() - somebody clicked a link, or typed an address: nothing but the window sees the answer. */
+/**
+ * is_navigation() - somebody clicked a link, or typed an address: nothing but the window sees the
+ * answer.
+ */
 static int is_navigation(struct MHD_Connection *connection)
 {
 	const char *mode = header(connection, "Sec-Fetch-Mode");
@@ -143,7 +151,10 @@ int guard_check(const struct http_server *server, struct MHD_Connection *connect
 			"pages of other origins are not served: allow this one with --cors");
 		return 403;
 	}
-	/* a page elsewhere may not even load us as a picture; where it sent an allowed Origin that decides */
+	/*
+	 * a page elsewhere may not even load us as a picture; where it sent an allowed Origin that
+	 * decides
+	 */
 	if (site && strcmp(site, "cross-site") == 0 && !origin && strcmp(server->cors, "*") != 0 &&
 	    !(open && is_navigation(connection))) {
 		http_reply_error(reply, 403, "pages of other sites are not served");

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_internal.h - what http.c (server), http_guard.c (who may ask) and http_places.c (for how long) share. */
+/*
+ * http_internal.h - what http.c (server), http_guard.c (who may ask) and http_places.c (for how
+ * long) share.
+ */
 #ifndef API_HTTP_INTERNAL_H
 #define API_HTTP_INTERNAL_H
 
@@ -58,10 +61,15 @@ void http_places_init(struct http_places *places);
 void http_places_fini(struct http_places *places);
 /** http_places_share() - all servers of this process together hold at most so many connections. */
 void http_places_share(unsigned most);
-/** http_places_changed() - for MHD_OPTION_NOTIFY_CONNECTION, @cls is the places: one came or went. */
+/**
+ * http_places_changed() - for MHD_OPTION_NOTIFY_CONNECTION, @cls is the places: one came or went.
+ */
 void http_places_changed(void *cls, struct MHD_Connection *connection, void **context,
 			 enum MHD_ConnectionNotificationCode what);
-/** http_places_set() - what @connection is at now, unless it is refused or goes. Any thread. 0: it is refused. */
+/**
+ * http_places_set() - what @connection is at now, unless it is refused or goes. Any thread. 0: it
+ * is refused.
+ */
 int http_places_set(struct http_places *places, struct MHD_Connection *connection,
 		    enum http_place_state state);
 
@@ -82,8 +90,8 @@ struct http_request {
 	const char *path, *tail;
 	const struct http_server *server;
 	const struct http_body *body; /* NULL: GET */
-	const struct http_local
-		*local; /* asked in this process: there is no connection, nor a server */
+	/* asked in this process: there is no connection, nor a server */
+	const struct http_local *local;
 };
 
 #define HTTP_LOCAL_ARGS_MAX 32
@@ -105,15 +113,19 @@ struct http_body {
 };
 
 /**
- * guard_check() - 0 where the request may go on; else a status with @reply filled. May ask for the token cookie to be set. @open: see
- * struct http_route. @hostless: one of HTTP/1.0, which need not name the host; no browser sends such.
+ * guard_check() - 0 where the request may go on; else a status with @reply filled. May ask for the
+ * token cookie to be set. @open: see struct http_route. @hostless: one of HTTP/1.0, which need not
+ * name the host; no browser sends such.
  */
 int guard_check(const struct http_server *server, struct MHD_Connection *connection,
 		const char *path, int open, int hostless, struct http_reply *reply,
 		int *set_cookie);
 /** guard_cors() - the origin to answer in Access-Control-Allow-Origin, NULL for none. */
 const char *guard_cors(const struct http_server *server, struct MHD_Connection *connection);
-/** guard_load_token() - read and check a token file: regular, not readable by others, 16 to 255 printable bytes. */
+/**
+ * guard_load_token() - read and check a token file: regular, not readable by others, 16 to 255
+ * printable bytes.
+ */
 int guard_load_token(const char *path, char token[HTTP_TOKEN_MAX], struct err *err);
 /** guard_parse_address() - "ADDR:PORT" into a socket address; @loopback tells whether it is one. */
 int guard_parse_address(const char *text, struct sockaddr_storage *out, socklen_t *len,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http_places.c - who may hold a connection. The library closes one that is silent for long, and refuses new ones when there are
- * too many: clients that send a byte now and then would keep everybody else out for ever. So it is given more places than we
- * mean to hold, and a new connection takes the place of the one that has waited longest without asking for anything. Where all ask, it
- * is told that there are too many.
+ * http_places.c - who may hold a connection. The library closes one that is silent for long, and
+ * refuses new ones when there are too many: clients that send a byte now and then would keep
+ * everybody else out for ever. So it is given more places than we mean to hold, and a new
+ * connection takes the place of the one that has waited longest without asking for anything. Where
+ * all ask, it is told that there are too many.
  */
 #include <limits.h>
 #include <stdatomic.h>
@@ -38,7 +39,10 @@ static int same_address(const struct sockaddr_storage *a, const struct sockaddr_
 		       : a4->sin_addr.s_addr == b4->sin_addr.s_addr;
 }
 
-/* Whether @p is a better one than @best to be closed; one that has asked for something only if it takes its time. */
+/*
+ * Whether @p is a better one than @best to be closed; one that has asked for something only if it
+ * takes its time.
+ */
 static int goes_before(const struct http_place *p, const struct http_place *best, uint64_t now_ns)
 {
 	if (p->state == PLACE_ANSWERS && now_ns - p->since_ns < ANSWER_NS)
@@ -50,7 +54,7 @@ static int goes_before(const struct http_place *p, const struct http_place *best
 	return p->since_ns < best->since_ns;
 }
 
-/* ---- one budget for the listeners of this process ---------------------------------------------------------------------- */
+/* ---- one budget for the listeners of this process -------------------------------------------- */
 
 static atomic_uint held_by_all; /* connections of all servers that are not on their way out */
 static atomic_uint most_of_all = UINT_MAX;
@@ -82,7 +86,10 @@ static void close_place(struct http_place *place)
 	shutdown(place->fd, SHUT_RDWR);
 }
 
-/* All are being answered: @fresh is told so once it asks. Who never asks goes for the next one that is refused. */
+/*
+ * All are being answered: @fresh is told so once it asks. Who never asks goes for the next one that
+ * is refused.
+ */
 static void refuse(struct http_places *places, struct http_place *fresh)
 {
 	struct http_place *oldest = NULL;
@@ -100,7 +107,9 @@ static void refuse(struct http_places *places, struct http_place *fresh)
 		close_place(oldest);
 }
 
-/* Close a connection for the new one @fresh if there are too many, of its address (@own) or in all. */
+/*
+ * Close a connection for the new one @fresh if there are too many, of its address (@own) or in all.
+ */
 static void make_room(struct http_places *places, struct http_place *fresh, int own)
 {
 	struct http_place *best = NULL;
@@ -113,7 +122,10 @@ static void make_room(struct http_places *places, struct http_place *fresh, int 
 		if (p != fresh && goes_before(p, best, fresh->since_ns))
 			best = p;
 	}
-	/* where all listeners together have too many, each new one takes a place of its own listener */
+	/*
+	 * where all listeners together have too many, each new one takes a place of its own
+	 * listener
+	 */
 	if (held <= (own ? HTTP_CONNECTIONS_PER_IP : HTTP_CONNECTIONS_MAX) &&
 	    (own || atomic_load(&held_by_all) <= atomic_load(&most_of_all)))
 		return;

@@ -16,7 +16,10 @@ struct lives {
 	size_t count;
 };
 
-/** lives_add() - process @pid, which runs @exe; beyond LIVES_MAX nothing. @has: words of `has` (docs/api.md 4.1), NULL-terminated, static. */
+/**
+ * lives_add() - process @pid, which runs @exe; beyond LIVES_MAX nothing. @has: words of `has`
+ * (docs/api.md 4.1), NULL-terminated, static.
+ */
 void lives_add(struct lives *lives, const char *exe, pid_t pid, const char *const *has);
 /** lives_none() - where none was added: one without a name, for a process that is waited for. */
 void lives_none(struct lives *lives, const char *const *has);

@@ -60,7 +60,10 @@ int memory_find(const struct memory_source *source, int32_t pid, struct memory_f
 	return -1;
 }
 
-/* One of @words by number; @value stays where the argument is absent. -EINVAL with a 400 that lists them. */
+/*
+ * One of @words by number; @value stays where the argument is absent. -EINVAL with a 400 that lists
+ * them.
+ */
 static int arg_word(const struct http_request *request, const char *key, const char *const *words,
 		    int count, int *value, struct http_reply *reply)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_cache.c - what scrapes and questions make of a history is made once for all who ask: while there is no newer sample,
- * and while it is so young that making it again would take more than a share of one CPU. One at a time: the lock is held
- * meanwhile.
+ * memory_cache.c - what scrapes and questions make of a history is made once for all who ask: while
+ * there is no newer sample, and while it is so young that making it again would take more than a
+ * share of one CPU. One at a time: the lock is held meanwhile.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -76,7 +76,7 @@ static void was_made(struct made *made, uint64_t time_ns, uint64_t cpu_ns, doubl
 	made->due_ns = made->at_ns + (uint64_t)((double)took / budget);
 }
 
-/* ---- trends -------------------------------------------------------------------------------------------------------- */
+/* ---- trends ---------------------------------------------------------------------------------- */
 
 struct sized {
 	size_t number;
@@ -127,7 +127,9 @@ static int judge(const struct memory_facts *facts, struct memory_trends *trends)
 	return rc;
 }
 
-/* The place of this process, or of the one asked for the longest time ago: processes come and go. */
+/*
+ * The place of this process, or of the one asked for the longest time ago: processes come and go.
+ */
 static size_t trends_of(const struct memory_cache *c, int32_t pid)
 {
 	size_t oldest = 0;
@@ -161,7 +163,7 @@ int memory_trends_get(struct memory_cache *c, const struct memory_facts *facts,
 	return rc;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static int remembered(const struct memory_cache *c, const char *question)
 {

@@ -267,7 +267,9 @@ void memory_history(void *ctx, const struct http_request *request, struct http_r
 		return;
 	char question[600];
 	const char *from = http_request_arg(request, "from"), *to = http_request_arg(request, "to");
-	/* of the words themselves: "-5m" means another stretch each time, but not of other samples */
+	/*
+	 * of the words themselves: "-5m" means another stretch each time, but not of other samples
+	 */
 	int len = snprintf(question, sizeof(question), "%d %d %s %s %zu:%s %d%s", (int)facts.pid,
 			   ask.points, from ? from : "", to ? to : "",
 			   ask.class ? strlen(ask.class) + 1 : 0, ask.class ? ask.class : "",
@@ -283,7 +285,7 @@ void memory_history(void *ctx, const struct http_request *request, struct http_r
 	}
 }
 
-/* ---- diff ---------------------------------------------------------------------------------------------------------- */
+/* ---- diff ------------------------------------------------------------------------------------ */
 
 struct change {
 	size_t key;

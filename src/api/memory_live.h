@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_live.h - processes that are watched, and what is being recorded of them: /debug/memory, /metrics, and the page. In order of
- * use: memory_live_init(), a server with memory_live_more() and the files found, memory_live_tell(), the server's end, memory_live_fini().
+ * memory_live.h - processes that are watched, and what is being recorded of them: /debug/memory,
+ * /metrics, and the page. In order of use: memory_live_init(), a server with memory_live_more() and
+ * the files found, memory_live_tell(), the server's end, memory_live_fini().
  */
 #ifndef API_MEMORY_LIVE_H
 #define API_MEMORY_LIVE_H
@@ -22,7 +23,10 @@ struct memory_live {
 	size_t file_count;
 };
 
-/** memory_live_init() - the balance sheet of each is made when it is asked for. -ENOMEM; memory_live_fini() in any case. */
+/**
+ * memory_live_init() - the balance sheet of each is made when it is asked for. -ENOMEM;
+ * memory_live_fini() in any case.
+ */
 int memory_live_init(struct memory_live *live, struct watched_set *set, int hide_addresses,
 		     struct err *err);
 struct serving_more memory_live_more(struct memory_live *live);

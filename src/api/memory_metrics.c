@@ -41,7 +41,7 @@ static void row(struct buf *out, const char *name, const struct scrape *s, const
 	metric_u64(out, value);
 }
 
-/* ---- by label ------------------------------------------------------------------------------------------------------ */
+/* ---- by label -------------------------------------------------------------------------------- */
 
 static void label_row(struct buf *out, const char *name, const struct scrape *s, const char *class,
 		      const char *label, uint64_t value)
@@ -92,7 +92,7 @@ static void put_classes(struct buf *out, const char *name, const struct scrape *
 	}
 }
 
-/* ---- families ------------------------------------------------------------------------------------------------------ */
+/* ---- families -------------------------------------------------------------------------------- */
 
 typedef void (*put_fn)(struct buf *out, const char *name, const struct scrape *s);
 
@@ -148,7 +148,10 @@ enum allocator_column { LIVE, FREE, METADATA };
 static void put_allocators(struct buf *out, const char *name, const struct scrape *s,
 			   enum allocator_column column)
 {
-	/* a watcher's look carries the figures of the last reading of allocators; so does a full one, but it may be older */
+	/*
+	 * a watcher's look carries the figures of the last reading of allocators; so does a full
+	 * one, but it may be older
+	 */
 	const struct breakdown *b = s->has_quick && s->quick.breakdown->named_ns
 					    ? s->quick.breakdown
 				    : s->has_full ? s->full.breakdown

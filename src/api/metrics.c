@@ -22,8 +22,8 @@ void metric_label(struct buf *out, const char *key, const char *value)
 	buf_putc(out, out->len && out->data[out->len - 1] == '"' ? ',' : '{');
 	buf_printf(out, "%s=\"", key);
 	/*
-	 * Names are bytes, the format is UTF-8: one odd byte would cost the whole scrape. Spelled as on terminals, so that two
-	 * such names stay two series.
+	 * Names are bytes, the format is UTF-8: one odd byte would cost the whole scrape. Spelled
+	 * as on terminals, so that two such names stay two series.
 	 */
 	for (size_t left = strlen(value), step; left; value += step, left -= step) {
 		step = utf8_len(value, left);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * metrics.h - lines of Prometheus' text format 0.0.4. One handler of /metrics calls its contributors one after the other;
- * each writes whole families with these.
+ * metrics.h - lines of Prometheus' text format 0.0.4. One handler of /metrics calls its
+ * contributors one after the other; each writes whole families with these.
  */
 #ifndef API_METRICS_H
 #define API_METRICS_H
@@ -12,7 +12,10 @@
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/** metric_family() - HELP and TYPE; all lines of the family follow before the next one. @type: counter, gauge, histogram. */
+/**
+ * metric_family() - HELP and TYPE; all lines of the family follow before the next one. @type:
+ * counter, gauge, histogram.
+ */
 void metric_family(struct buf *out, const char *name, const char *type, const char *help);
 /** metric_begin() - a line's name; then labels, then one value. */
 void metric_begin(struct buf *out, const char *name);

@@ -15,7 +15,7 @@
 
 #define DEFAULT_NODE "tezedge" /* what older clients mean without node_name */
 
-/* ---- JSON in memory ------------------------------------------------------------------------------------------- */
+/* ---- JSON in memory -------------------------------------------------------------------------- */
 
 int json_text_begin(struct json_text *json)
 {
@@ -38,7 +38,7 @@ void json_text_done(struct json_text *json, struct buf *out)
 	free(json->text);
 }
 
-/* ---- readers ---------------------------------------------------------------------------------------------------- */
+/* ---- readers --------------------------------------------------------------------------------- */
 
 struct store_reader *net_reader_take(struct net_node *node, struct err *err)
 {
@@ -89,7 +89,7 @@ void net_latency_add(struct net_node *node, uint64_t start_ns)
 	atomic_fetch_add(&node->queries, 1);
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 void api_net_stop(struct api_net *net)
 {
@@ -168,7 +168,7 @@ struct net_node *net_node_of(struct api_net *net, const struct http_request *req
 	return NULL;
 }
 
-/* ---- routes --------------------------------------------------------------------------------------------------------- */
+/* ---- routes ---------------------------------------------------------------------------------- */
 
 /* Handlers of v2 find the node first; those of v3 have it. */
 #define V2(name)                                                             \

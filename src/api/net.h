@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net.h - routes of the network and log recorder: messages, connections, chunks, log lines, status (net-recorder reference
- * 10 and 12), out of the stores that recorders write. docs/network.md describes them for people.
+ * net.h - routes of the network and log recorder: messages, connections, chunks, log lines, status
+ * (net-recorder reference 10 and 12), out of the stores that recorders write. docs/network.md
+ * describes them for people.
  *
- * Every node has a small pool of store readers; a request takes one for as long as it reads. What only the recorder knows,
- * counters and compaction, it is asked for (node/nodes.h).
+ * Every node has a small pool of store readers; a request takes one for as long as it reads. What
+ * only the recorder knows, counters and compaction, it is asked for (node/nodes.h).
  */
 #ifndef API_NET_H
 #define API_NET_H
@@ -27,7 +28,10 @@ struct api_net_opt {
 	const struct api_net_node *nodes;
 	size_t node_count;
 	const char *version; /* what /v2/version says */
-	/* Who records them, in the same order: asked on server threads for counters and compaction. NULL: nobody. */
+	/*
+	 * Who records them, in the same order: asked on server threads for counters and compaction.
+	 * NULL: nobody.
+	 */
 	struct nodes *recorder;
 };
 
@@ -35,15 +39,18 @@ struct api_net;
 
 /** api_net_new() - NULL without memory. The stores are opened when they are asked for. */
 struct api_net *api_net_new(const struct api_net_opt *opt, struct err *err);
-/** api_net_stop() - before the servers are stopped: questions under way end soon, and no new ones begin. Any thread. */
+/**
+ * api_net_stop() - before the servers are stopped: questions under way end soon, and no new ones
+ * begin. Any thread.
+ */
 void api_net_stop(struct api_net *net);
 /** api_net_free() - after every server that has its routes was stopped. */
 void api_net_free(struct api_net *net);
 
 #define API_NET_ROUTES_MAX 24
 /**
- * api_net_v2_routes(), api_net_v3_routes() - routes of all nodes (node_name selects), or of one; returns their number, at
- * most API_NET_ROUTES_MAX. They are valid as long as @net.
+ * api_net_v2_routes(), api_net_v3_routes() - routes of all nodes (node_name selects), or of one;
+ * returns their number, at most API_NET_ROUTES_MAX. They are valid as long as @net.
  */
 size_t api_net_v2_routes(struct api_net *net, struct http_route routes[API_NET_ROUTES_MAX]);
 size_t api_net_v3_routes(struct api_net *net, size_t node,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_internal.h - what net.c (nodes, routes), net_rows.c (lists), net_parts.c (single things), net_status.c share. */
+/*
+ * net_internal.h - what net.c (nodes, routes), net_rows.c (lists), net_parts.c (single things),
+ * net_status.c share.
+ */
 #ifndef API_NET_INTERNAL_H
 #define API_NET_INTERNAL_H
 
@@ -38,7 +41,10 @@ struct api_net {
 	struct api_net_opt opt;
 };
 
-/** A thing to be written as JSON in memory: open, write, then json_text_done() appends it to a buffer. */
+/**
+ * A thing to be written as JSON in memory: open, write, then json_text_done() appends it to a
+ * buffer.
+ */
 struct json_text {
 	struct jsonw w;
 	FILE *file;
@@ -50,8 +56,9 @@ int json_text_begin(struct json_text *json);
 void json_text_done(struct json_text *json, struct buf *out);
 
 /**
- * net_reader_take() - a reader of the node's store for this thread, soon to be given back with net_reader_give(): what it is asked
- * ends after NET_QUERY_NS. NULL with @err: -EAGAIN where none was given back within NET_WAIT_NS, or the server ends.
+ * net_reader_take() - a reader of the node's store for this thread, soon to be given back with
+ * net_reader_give(): what it is asked ends after NET_QUERY_NS. NULL with @err: -EAGAIN where none
+ * was given back within NET_WAIT_NS, or the server ends.
  */
 struct store_reader *net_reader_take(struct net_node *node, struct err *err);
 void net_reader_give(struct net_node *node, struct store_reader *reader);

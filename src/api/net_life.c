@@ -28,7 +28,10 @@ struct net_life *net_life_new(const char *path, void (*say)(void *ctx, const cha
 	l->say = say;
 	l->ctx = ctx;
 	l->config = nodes_config_load(path, say, ctx, err);
-	/* a recorder that has opened its nodes reaches no libraries; whether one is missing is said where it is needed */
+	/*
+	 * a recorder that has opened its nodes reaches no libraries; whether one is missing is said
+	 * where it is needed
+	 */
 	if (l->config)
 		http_library_get(&(struct err){ 0 });
 	if (l->config && nodes_open(l->config, say, ctx, &l->nodes, err) == 0)

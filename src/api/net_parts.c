@@ -22,7 +22,7 @@
 
 static const char hex[] = "0123456789abcdef";
 
-/* ---- one message ---------------------------------------------------------------------------------------------- */
+/* ---- one message ----------------------------------------------------------------------------- */
 
 struct detail {
 	struct api_net *net;
@@ -198,7 +198,7 @@ void net_message(struct net_node *node, const struct http_request *request,
 	detail_free(d);
 }
 
-/* ---- connections -------------------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void put_start(char to[40], uint64_t started_ns)
 {
@@ -316,8 +316,9 @@ static int more_connections(void *ctx, struct buf *out)
 }
 
 /*
- * Number of the connection that began at @started_ns, or, for a cursor whose connection retention has taken, of the next one
- * in the list's direction: 1 where it is another one, -ENOENT where there is none.
+ * Number of the connection that began at @started_ns, or, for a cursor whose connection retention
+ * has taken, of the next one in the list's direction: 1 where it is another one, -ENOENT where
+ * there is none.
  */
 static int cursor_number(struct listing *l, uint64_t started_ns, uint64_t *id, struct err *err)
 {
@@ -455,7 +456,7 @@ void net_connection(struct net_node *node, const struct http_request *request,
 		http_reply_err(reply, &err);
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 static void put_hex(struct jsonw *w, const char *key, const uint8_t *bytes, size_t len, size_t most)
 {
@@ -553,7 +554,10 @@ void net_chunks(struct net_node *node, const struct http_request *request, struc
 		else
 			rc = cursor_number(l, started_ns, &l->chunks.cursor.connection, &err);
 	}
-	/* another connection than the one that was named begins with its first chunk, or ends with its last */
+	/*
+	 * another connection than the one that was named begins with its first chunk, or ends with
+	 * its last
+	 */
 	if (rc > 0 && l->backward)
 		l->chunks.cursor.counter = MESSAGE_NO_COUNTER;
 	else if (rc > 0)

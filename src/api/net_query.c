@@ -72,7 +72,10 @@ static int parse_times(net_arg_fn arg, const void *ctx, struct store_query *q, s
 	int has_pivot = has_to < 0 ? has_to : number(arg, ctx, "timestamp", NULL, &pivot, err);
 	if (has_pivot < 0)
 		return has_pivot;
-	/* the older front end searches a time with `from` in ns and a direction: it means the moment to look around */
+	/*
+	 * the older front end searches a time with `from` in ns and a direction: it means the
+	 * moment to look around
+	 */
 	if (has_from && !has_to && !has_pivot && from >= NANOSECONDS_FROM &&
 	    arg(ctx, "direction")) {
 		has_pivot = 1;
@@ -139,7 +142,10 @@ static int add_level(struct net_query *out, const char *word, size_t len)
 	return level ? 0 : -EINVAL;
 }
 
-/* "ip:port", "[v6]:port" in the spelling of the store: IPv4 never v4-mapped, IPv6 as inet_ntop() has it. */
+/*
+ * "ip:port", "[v6]:port" in the spelling of the store: IPv4 never v4-mapped, IPv6 as inet_ntop()
+ * has it.
+ */
 static int normal_addr(const char *text, char out[64])
 {
 	char host[64];

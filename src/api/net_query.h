@@ -18,14 +18,20 @@ struct net_query {
 	int no_quotes;
 };
 
-/** net_query_parse() - @logs: parameters of log lists. -EINVAL names the parameter. Any thread, pure. */
+/**
+ * net_query_parse() - @logs: parameters of log lists. -EINVAL names the parameter. Any thread,
+ * pure.
+ */
 int net_query_parse(net_arg_fn arg, const void *ctx, int logs, struct net_query *out,
 		    struct err *err);
-/** net_query_connection() - "seconds.nanos", nine digits or (older) unpadded, into nanoseconds; -EINVAL. */
+/**
+ * net_query_connection() - "seconds.nanos", nine digits or (older) unpadded, into nanoseconds;
+ * -EINVAL.
+ */
 int net_query_connection(const char *text, size_t len, uint64_t *started_ns);
 /**
- * net_query_chunk() - "CONNECTION-local|remote-COUNTER" or "...-raw.ID" (a piece without a counter); @place->connection is
- * left alone.
+ * net_query_chunk() - "CONNECTION-local|remote-COUNTER" or "...-raw.ID" (a piece without a
+ * counter); @place->connection is left alone.
  */
 int net_query_chunk(const char *text, uint64_t *started_ns, struct store_chunk_place *place);
 /** net_query_number() - a whole number of decimal digits; -EINVAL. */

@@ -87,7 +87,7 @@ static struct rows *rows_new(struct net_node *node, const struct http_request *r
 	return rows;
 }
 
-/* ---- one row ------------------------------------------------------------------------------------------------- */
+/* ---- one row --------------------------------------------------------------------------------- */
 
 static void message_row(struct jsonw *w, const struct store_message_row *row)
 {
@@ -135,7 +135,7 @@ static void put_row(const struct rows *rows, const struct store_page *page, size
 		message_row(w, store_page_message(page, i));
 }
 
-/* ---- lists ---------------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* A reader is held for one page only: a slow client must not keep one from the others. */
 static int fetch(struct rows *rows, struct store_page **page, struct err *err)
@@ -174,7 +174,9 @@ static int put_rows(const struct rows *rows, const struct store_page *page, stru
 	return 0;
 }
 
-/* The page that follows; @out gets its rows. Return: 1 = more may follow, 0 = these were the last. */
+/*
+ * The page that follows; @out gets its rows. Return: 1 = more may follow, 0 = these were the last.
+ */
 static int piece(struct rows *rows, struct buf *out, struct err *err)
 {
 	struct store_query *q = &rows->query.store;
@@ -224,7 +226,9 @@ static void list(struct net_node *node, const struct http_request *request, int 
 		rows_free(rows);
 		return;
 	}
-	/* the first piece shows whether it can be read at all: afterwards the status has been sent */
+	/*
+	 * the first piece shows whether it can be read at all: afterwards the status has been sent
+	 */
 	int rc = piece(rows, &reply->body, &err);
 	if (rc < 0) {
 		http_reply_err(reply, &err);
@@ -248,7 +252,7 @@ void net_logs(struct net_node *node, const struct http_request *request, struct 
 	list(node, request, 1, reply);
 }
 
-/* ---- event streams ---------------------------------------------------------------------------------------------- */
+/* ---- event streams --------------------------------------------------------------------------- */
 
 static int events_more(void *ctx, struct buf *out)
 {
@@ -292,7 +296,9 @@ static int next_row(struct rows *rows, uint64_t *next, struct err *err)
 	return rc;
 }
 
-/* New rows from now on; with a cursor, or after a broken connection (Last-Event-ID), from there on. */
+/*
+ * New rows from now on; with a cursor, or after a broken connection (Last-Event-ID), from there on.
+ */
 static void events(struct net_node *node, const struct http_request *request, int logs,
 		   struct http_reply *reply)
 {

@@ -25,7 +25,7 @@ static void get_capture(struct api_net *net, struct node_capture *capture)
 		nodes_capture(net->opt.recorder, capture);
 }
 
-/* ---- /v3/status --------------------------------------------------------------------------------------------------- */
+/* ---- /v3/status ------------------------------------------------------------------------------ */
 
 static void both(struct jsonw *w, const char *key, const uint64_t value[2])
 {
@@ -69,7 +69,10 @@ static void put_capture(struct jsonw *w, const struct node_capture *c)
 	jsonw_object_end(w);
 }
 
-/* Sections stand together in the table; the last one, the writer's, has some text behind its numbers. */
+/*
+ * Sections stand together in the table; the last one, the writer's, has some text behind its
+ * numbers.
+ */
 static void put_counts(struct jsonw *w, const struct node_counts *counts)
 {
 	const char *section = NULL;
@@ -157,7 +160,7 @@ void net_status(struct api_net *net, struct net_node *node, struct http_reply *r
 	json_text_done(&json, &reply->body);
 }
 
-/* ---- /metrics ------------------------------------------------------------------------------------------------------- */
+/* ---- /metrics -------------------------------------------------------------------------------- */
 
 /* @node: NULL for a counter of the capture. */
 static void put_metric(struct buf *out, const struct node_counter *c, const char *node,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * page.h - the web page inside the binary. The build makes the table out of web/ (web/meson.build); a build without npm and
- * without the bundle of a release has an empty one (page_none.c), and says so at `/`.
+ * page.h - the web page inside the binary. The build makes the table out of web/ (web/meson.build);
+ * a build without npm and without the bundle of a release has an empty one (page_none.c), and says
+ * so at `/`.
  */
 #ifndef API_PAGE_H
 #define API_PAGE_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages_live.h - resident pages by call stack while they are counted: /v1/tree, /v1/pid, /api/v1/pages, and the page. */
+/*
+ * pages_live.h - resident pages by call stack while they are counted: /v1/tree, /v1/pid,
+ * /api/v1/pages, and the page.
+ */
 #ifndef API_PAGES_LIVE_H
 #define API_PAGES_LIVE_H
 
@@ -15,7 +18,10 @@ struct pages_live {
 	struct lives lives;
 };
 
-/** pages_live_take() - what is to be served of @life, whose targets are taken up; opt->more of a server. */
+/**
+ * pages_live_take() - what is to be served of @life, whose targets are taken up; opt->more of a
+ * server.
+ */
 struct serving_more pages_live_take(struct pages_live *live, struct pages_life *life);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_live.h - what is sampled, while it is: /api/v1/sample, and the page. Threads of the server ask, the sampling thread answers. */
+/*
+ * sample_live.h - what is sampled, while it is: /api/v1/sample, and the page. Threads of the server
+ * ask, the sampling thread answers.
+ */
 #ifndef API_SAMPLE_LIVE_H
 #define API_SAMPLE_LIVE_H
 
@@ -8,7 +11,10 @@
 #include "api/lives.h"
 #include "probe/sample_life.h"
 
-/** struct sample_live - the last answer; sample_live_init(), stays as long as the server, sample_live_fini(). */
+/**
+ * struct sample_live - the last answer; sample_live_init(), stays as long as the server,
+ * sample_live_fini().
+ */
 struct sample_live {
 	pthread_mutex_t lock;
 	char *text; /* under lock */

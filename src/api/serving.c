@@ -60,7 +60,10 @@ static int sort_paths(struct serving *s, const char *const *paths, size_t count,
 	return 0;
 }
 
-/** put_stores() - the routes of the nodes' stores: /v2 of all, /v3 of the first, and each as a source of the page. */
+/**
+ * put_stores() - the routes of the nodes' stores: /v2 of all, /v3 of the first, and each as a
+ * source of the page.
+ */
 static int put_stores(struct serving *s, struct http_opt *http, struct err *err)
 {
 	static const char *const has[] = { "messages", "connections", "logs", NULL };
@@ -153,8 +156,9 @@ struct serving *serving_new(const struct serving_opt *opt, const char *const *pa
 	}
 	signal(SIGPIPE, SIG_IGN);
 	/*
-	 * Answers need large arrays for a moment, on a thread for each client. malloc keeps such arrays in its heaps once it has seen one freed, and has
-	 * heaps for 8 threads a processor: between what stays they are never given back.
+	 * Answers need large arrays for a moment, on a thread for each client. malloc keeps such
+	 * arrays in its heaps once it has seen one freed, and has heaps for 8 threads a processor:
+	 * between what stays they are never given back.
 	 */
 	mallopt(M_MMAP_THRESHOLD, 256 << 10);
 	mallopt(M_ARENA_MAX, 4);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serving.h - one server for all that is shown: recordings, stores of nodes, and what is live. In order of use; any thread. */
+/*
+ * serving.h - one server for all that is shown: recordings, stores of nodes, and what is live. In
+ * order of use; any thread.
+ */
 #ifndef API_SERVING_H
 #define API_SERVING_H
 
@@ -34,8 +37,9 @@ struct serving_opt {
 };
 struct serving;
 /**
- * serving_new() - listen and serve @paths (may be none; folders of recordings, stores of recorded nodes), and the files that serving_add() names later.
- * Threads that it starts take no signals. NULL with @err.
+ * serving_new() - listen and serve @paths (may be none; folders of recordings, stores of recorded
+ * nodes), and the files that serving_add() names later. Threads that it starts take no signals.
+ * NULL with @err.
  */
 struct serving *serving_new(const struct serving_opt *opt, const char *const *paths, size_t count,
 			    struct err *err);
@@ -45,7 +49,10 @@ int serving_ask(const struct serving *serving, const char *what, const atomic_in
 const char *serving_url(const struct serving *serving);
 /** serving_note() - a line on who can read what is served; NULL where a token guards it. Lent. */
 const char *serving_note(const struct serving *serving);
-/** serving_open_port() - of 127.0.0.1, where whoever has no token may ask: the program that is recorded itself. 0: there is none. */
+/**
+ * serving_open_port() - of 127.0.0.1, where whoever has no token may ask: the program that is
+ * recorded itself. 0: there is none.
+ */
 uint16_t serving_open_port(const struct serving *serving);
 /** serving_add() - a recording that is just being written. -ENOMEM, -E2BIG. */
 int serving_add(struct serving *serving, const char *path, struct err *err);

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/spare.h"
 
-/* ---- what is kept ------------------------------------------------------------------------------------------------ */
+/* ---- what is kept ---------------------------------------------------------------------------- */
 
 void shelf_book_unref(struct own_book *book)
 {
@@ -106,7 +106,7 @@ void shelf_forget(struct shelf *shelf, size_t source)
 	shelf->slots[source].whole = shelf->slots[source].sliced = NULL;
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------------------------ */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 static void job_unref(struct job *job)
 {
@@ -394,7 +394,7 @@ const char *shelf_failure(struct shelf *shelf, size_t source, char text[256])
 	return text[0] ? text : NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct shelf *shelf_new(const struct shelf_item *items, size_t count, struct err *err)
 {

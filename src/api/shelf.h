@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shelf.h - the recordings that are served: what was read of them and is kept, and the work of reading more.
+ * shelf.h - the recordings that are served: what was read of them and is kept, and the work of
+ * reading more.
  *
- * A reading is the answer to the selection words that need a replay (`at from to function-regex ...`): sums by stack, under the
- * numbers ("accounts") of its source's book, which holds the names and is made once. Readings are made by SHELF_REPLAYS threads;
- * whoever asks waits, or comes back: work that nobody has asked for since SHELF_PATIENCE_NS ends. All functions: any thread.
+ * A reading is the answer to the selection words that need a replay (`at from to function-regex
+ * ...`): sums by stack, under the numbers ("accounts") of its source's book, which holds the names
+ * and is made once. Readings are made by SHELF_REPLAYS threads; whoever asks waits, or comes back:
+ * work that nobody has asked for since SHELF_PATIENCE_NS ends. All functions: any thread.
  */
 #ifndef API_SHELF_H
 #define API_SHELF_H
@@ -42,19 +44,23 @@ struct shelf_item {
 	 */
 	int (*open)(void *ctx, void (*tick)(void *ctx, uint64_t done, uint64_t total),
 		    void *tick_ctx, struct shelf_reader *reader, struct err *err);
-	/** Make reader->query ready for @query (NULL: everything); @streams: its events will be handed on, too. */
+	/**
+	 * Make reader->query ready for @query (NULL: everything); @streams: its events will be
+	 * handed on, too.
+	 */
 	int (*prepare)(struct shelf_reader *reader, const struct query *query, int streams,
 		       struct err *err);
 	/** What shelf_reader.identity would be now, without opening. */
 	uint64_t (*identity)(void *ctx);
 	/**
-	 * Of a recording that is being written: a reference to its newest live reading, waited for where there is none yet; NULL: it is
-	 * not, or no more. NULL for sources that never are.
+	 * Of a recording that is being written: a reference to its newest live reading, waited for
+	 * where there is none yet; NULL: it is not, or no more. NULL for sources that never are.
 	 */
 	struct snap *(*live)(void *ctx);
 	/**
-	 * Of the same: stop reading on, until go_on(), where moments and ranges of it can be told. 1; 0: they cannot, or it is over; negative
-	 * errno with @err. NULL for sources that are never written.
+	 * Of the same: stop reading on, until go_on(), where moments and ranges of it can be told.
+	 * 1; 0: they cannot, or it is over; negative errno with @err. NULL for sources that are
+	 * never written.
 	 */
 	int (*hold)(void *ctx, struct follow_held *held, struct err *err);
 	void (*go_on)(void *ctx);
@@ -73,7 +79,9 @@ void shelf_free(struct shelf *shelf);
 size_t shelf_count(const struct shelf *shelf);
 const struct shelf_item *shelf_at(const struct shelf *shelf, size_t source);
 
-/** struct book - a source as a whole: its names, and which stacks have sums. Shared and immutable. */
+/**
+ * struct book - a source as a whole: its names, and which stacks have sums. Shared and immutable.
+ */
 struct book {
 	struct prof *names;
 	uint32_t *stacks; /* by account: the row of @names */
@@ -114,26 +122,40 @@ struct reading {
 	struct shelf_product product;
 };
 
-/** struct shelf_query - what a reading answers; @key names it (equal keys, equal questions), @query and its strings are copied. */
+/**
+ * struct shelf_query - what a reading answers; @key names it (equal keys, equal questions), @query
+ * and its strings are copied.
+ */
 struct shelf_query {
 	size_t source;
 	const char *key; /* "" = everything */
 	struct query query;
-	/* NULL: sums by stack. Else it makes the product, of @args, which are copied: plain data without pointers. */
+	/*
+	 * NULL: sums by stack. Else it makes the product, of @args, which are copied: plain data
+	 * without pointers.
+	 */
 	int (*make)(const void *args, const struct shelf_task *task, struct shelf_product *product,
 		    struct err *err);
 	const void *args;
 	size_t args_len;
 	int threads; /* reading.threads is asked for, too: @key says so */
-	int sums; /* neither the peak of a range is asked for nor what was temporary; what was made for @key is of use, too */
+	/*
+	 * neither the peak of a range is asked for nor what was temporary; what was made for @key
+	 * is of use, too
+	 */
+	int sums;
 	int streams; /* make() hands events on beside a reading of them */
 };
 /**
- * shelf_show() - what @task's product points to is of use already, while the make() goes on: the product is set, with its free(), and
- * what it holds may be read by others from now on. Only from within make(), which must not free it afterwards, whatever happens.
+ * shelf_show() - what @task's product points to is of use already, while the make() goes on: the
+ * product is set, with its free(), and what it holds may be read by others from now on. Only from
+ * within make(), which must not free it afterwards, whatever happens.
  */
 void shelf_show(const struct shelf_task *task);
-/** SHELF_ENOUGH - what a sink of a make() returns to end a pass early; the make() takes it for success. */
+/**
+ * SHELF_ENOUGH - what a sink of a make() returns to end a pass early; the make() takes it for
+ * success.
+ */
 #define SHELF_ENOUGH (-EXFULL)
 /** struct shelf_patience - how long whoever asks will wait. */
 struct shelf_patience {
@@ -144,19 +166,26 @@ struct shelf_patience {
 	void *ctx;
 };
 /**
- * shelf_get() - the reading. Return: 1 with *@out; 0: not yet, *@progress says how far (0 to 1), and *@out is what was shown of it,
- * where that was asked for and is there, else NULL; negative errno with @err:
+ * shelf_get() - the reading. Return: 1 with *@out; 0: not yet, *@progress says how far (0 to 1),
+ * and *@out is what was shown of it, where that was asked for and is there, else NULL; negative
+ * errno with @err:
  * -EBUSY too much is waiting, -ECANCELED the client is gone.
  */
 int shelf_get(struct shelf *shelf, const struct shelf_query *query,
 	      const struct shelf_patience *patience, struct reading **out, double *progress,
 	      struct err *err);
 void shelf_put(struct shelf *shelf, struct reading *reading);
-/** shelf_has_slices() - is there an index of the recording @path in that state, which is made of whole, undamaged ones only? Cheap. */
+/**
+ * shelf_has_slices() - is there an index of the recording @path in that state, which is made of
+ * whole, undamaged ones only? Cheap.
+ */
 int shelf_has_slices(const char *path, uint64_t identity);
 /** shelf_peek() - the whole reading of @source if it was made, else NULL: no work is begun. */
 struct reading *shelf_peek(struct shelf *shelf, size_t source);
-/** shelf_failure() - why the last reading of @source as a whole failed; NULL: it did not. Into @text. */
+/**
+ * shelf_failure() - why the last reading of @source as a whole failed; NULL: it did not. Into
+ * @text.
+ */
 const char *shelf_failure(struct shelf *shelf, size_t source, char text[256]);
 
 /** struct shelf_fold - a folded tree that others may use, too. */
@@ -165,8 +194,8 @@ struct shelf_fold {
 	const struct book *books[FOLD_SIDES_MAX];
 };
 /**
- * shelf_fold() - the tree of the books of @readings (1 or 2). @key names what @opt says. NULL with @err; give it back with
- * shelf_unfold().
+ * shelf_fold() - the tree of the books of @readings (1 or 2). @key names what @opt says. NULL with
+ * @err; give it back with shelf_unfold().
  */
 struct shelf_fold *shelf_fold(struct shelf *shelf, const struct fold_opt *opt, const char *key,
 			      struct reading *const *readings, unsigned count, struct err *err);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- folded trees ------------------------------------------------------------------------------------------------- */
+/* ---- folded trees ---------------------------------------------------------------------------- */
 
 static void fold_unref(struct shelf *shelf, struct own_fold *f)
 {
@@ -22,7 +22,10 @@ static void fold_unref(struct shelf *shelf, struct own_fold *f)
 	free(f);
 }
 
-/** trim_folds() - the one used longest ago goes, but never the newest without transforms: most questions need that. */
+/**
+ * trim_folds() - the one used longest ago goes, but never the newest without transforms: most
+ * questions need that.
+ */
 static void trim_folds(struct shelf *shelf)
 {
 	unsigned count = 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shelf_internal.h - what shelf.c (what is kept, jobs), shelf_read.c (replays) and shelf_fold.c (folded trees) share. */
+/*
+ * shelf_internal.h - what shelf.c (what is kept, jobs), shelf_read.c (replays) and shelf_fold.c
+ * (folded trees) share.
+ */
 #ifndef API_SHELF_INTERNAL_H
 #define API_SHELF_INTERNAL_H
 
@@ -8,7 +11,10 @@
 
 #include "api/shelf.h"
 
-/* Behind a key: the same question without a range's peak and what was temporary (struct shelf_query.sums). */
+/*
+ * Behind a key: the same question without a range's peak and what was temporary (struct
+ * shelf_query.sums).
+ */
 #define SHELF_SUMS "#sums"
 #define SHELF_LOOK_NS 20000000ull /* how often a waiting client is looked at */
 
@@ -60,8 +66,8 @@ struct job {
 struct slot {
 	struct shelf_item item;
 	struct own_reading *whole; /* a reference */
-	struct own_reading *
-		sliced; /* a reference: its product is the index of slices, or nothing where it has none */
+	/* a reference: its product is the index of slices, or nothing where it has none */
+	struct own_reading *sliced;
 	uint64_t sliced_used;
 	struct job *slicing; /* who makes it */
 	uint64_t generation;
@@ -93,18 +99,24 @@ int shelf_make_moments(const void *args, const struct shelf_task *task,
 		       struct shelf_product *product, struct err *err);
 /** shelf_has_moment() - is that one of them? */
 int shelf_has_moment(const struct book *book, uint64_t at_ns);
-/** shelf_take_moment() - @costs (zeroed, by account) and their @sum as a reading of that moment has them. 0: it is not told there. */
+/**
+ * shelf_take_moment() - @costs (zeroed, by account) and their @sum as a reading of that moment has
+ * them. 0: it is not told there.
+ */
 int shelf_take_moment(const void *moments, uint64_t at_ns, struct cost *costs, uint32_t count,
 		      struct cost *sum);
 /**
- * shelf_slices() - 1: *@out, a reference, has the index as its product, or none where it cannot be had; 0: no index would help;
- * negative errno. It is made if it is not there.
+ * shelf_slices() - 1: *@out, a reference, has the index as its product, or none where it cannot be
+ * had; 0: no index would help; negative errno. It is made if it is not there.
  */
 int shelf_slices(struct job *job, const struct own_reading *whole,
 		 const struct query_source *source, struct own_reading **out, struct err *err);
 /** shelf_wants_slices() - is the recording so large that its index is made before somebody asks? */
 int shelf_wants_slices(const struct own_reading *whole);
-/** shelf_read_times() - 1: @r is filled for a question of nothing but times; 0: it has to be replayed; negative errno. */
+/**
+ * shelf_read_times() - 1: @r is filled for a question of nothing but times; 0: it has to be
+ * replayed; negative errno.
+ */
 int shelf_read_times(struct job *job, const struct own_reading *whole,
 		     const struct query_source *source, struct own_reading *r, struct err *err);
 /** shelf_read_held() - the same of a recording that is being written, whose reading is held. */
@@ -116,7 +128,9 @@ void shelf_index(struct shelf *shelf, size_t source);
 struct own_reading *shelf_find(struct shelf *shelf, size_t source, const char *key);
 /** shelf_keep() - @reading is kept for others, too. Under the lock. */
 void shelf_keep(struct shelf *shelf, struct own_reading *reading);
-/** shelf_look() - who comes back no more? Under the lock; also ends what was done and never fetched. */
+/**
+ * shelf_look() - who comes back no more? Under the lock; also ends what was done and never fetched.
+ */
 void shelf_look(struct shelf *shelf);
 /** shelf_forget() - what is kept of another state of the file. Under the lock. */
 void shelf_forget(struct shelf *shelf, size_t source);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shelf_moments.c - what is live at the moments that a timeline shows, out of sums: a pass over the events notes what each
- * stack gained and lost between two of them; a moment is the sum of what came before. Other moments are replayed.
+ * shelf_moments.c - what is live at the moments that a timeline shows, out of sums: a pass over the
+ * events notes what each stack gained and lost between two of them; a moment is the sum of what
+ * came before. Other moments are replayed.
  *
  * Only for recordings whose every event counts as it is: none lost, left out, sampled or inherited.
  */

@@ -12,7 +12,7 @@
 #include "base/spare.h"
 #include "query/instant.h"
 
-/* ---- a replay ------------------------------------------------------------------------------------------------------ */
+/* ---- a replay -------------------------------------------------------------------------------- */
 
 /** struct run - a reader with the sink that stops it when nobody wants the answer any more. */
 struct run {
@@ -104,7 +104,10 @@ static int run_summary(void *ctx, struct prof *prof, struct err *err)
 	return rc < 0 ? rc : run->reader.query.summary(run->reader.query.ctx, prof, err);
 }
 
-/** run_resolve() - the book knows the names already; rows agree, as both read the same definitions in the same order. */
+/**
+ * run_resolve() - the book knows the names already; rows agree, as both read the same definitions
+ * in the same order.
+ */
 static int run_resolve(void *ctx, struct prof *prof, struct err *err)
 {
 	struct run *run = ctx;
@@ -248,7 +251,10 @@ static struct own_reading *new_whole(const struct job *job, struct err *err)
 	return r;
 }
 
-/** open_book() - read everything, once, and resolve its names: those that run->book knows already, or on this machine. */
+/**
+ * open_book() - read everything, once, and resolve its names: those that run->book knows already,
+ * or on this machine.
+ */
 static int open_book(struct job *job, struct run *run, struct own_reading **out, struct err *err)
 {
 	struct own_reading *r = new_whole(job, err);
@@ -319,7 +325,10 @@ static int has_snapshots(struct job *job)
 	return has ? has : instant_is_there(slot->item.path) > 0;
 }
 
-/** put_whole() - @r is the slot's from here on; what was kept of another state is forgotten. A reference stays with the caller. */
+/**
+ * put_whole() - @r is the slot's from here on; what was kept of another state is forgotten. A
+ * reference stays with the caller.
+ */
 static void put_whole(struct job *job, struct own_reading *r)
 {
 	struct shelf *shelf = job->shelf;
@@ -356,7 +365,10 @@ static void put_failure(struct job *job, const struct err *err)
 	pthread_mutex_unlock(&job->shelf->lock);
 }
 
-/** whole_of() - the reading of everything, made if it is not there or of another state of the file. A reference. */
+/**
+ * whole_of() - the reading of everything, made if it is not there or of another state of the file.
+ * A reference.
+ */
 static int whole_of(struct job *job, struct run *run, struct own_reading **out, struct err *err)
 {
 	*out = whole_now(job, run->reader.identity);
@@ -488,7 +500,10 @@ static int get_moments(struct job *job, const struct own_reading *whole,
 	return rc;
 }
 
-/** read_moment() - 1: @r is filled out of sums; 0: it has to be replayed. Threads are not told apart there. */
+/**
+ * read_moment() - 1: @r is filled out of sums; 0: it has to be replayed. Threads are not told apart
+ * there.
+ */
 static int read_moment(struct job *job, const struct own_reading *whole,
 		       const struct query_source *source, struct own_reading *r, struct err *err)
 {
@@ -545,7 +560,10 @@ static void unref(struct job *job, struct own_reading *r)
 	pthread_mutex_unlock(&job->shelf->lock);
 }
 
-/** read_held() - a moment or a range of a recording that is being written: 1; 0: it needs more than an index; negative errno. */
+/**
+ * read_held() - a moment or a range of a recording that is being written: 1; 0: it needs more than
+ * an index; negative errno.
+ */
 static int read_held(struct job *job, struct own_reading **out, struct err *err)
 {
 	const struct shelf_item *item = shelf_at(job->shelf, job->source);
@@ -641,7 +659,10 @@ int shelf_work(struct job *job, struct own_reading **out, struct err *err)
 	if (rc < 0) {
 		put_failure(job, err);
 	} else if (whole) {
-		/* a selection needs the events that the file holds by now, and a book of just these: more came since the snap */
+		/*
+		 * a selection needs the events that the file holds by now, and a book of just
+		 * these: more came since the snap
+		 */
 		run.book = whole->reading.book;
 		run.reader.identity = whole->reading.book->identity;
 		rc = open_book(job, &run, &as_file, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shelf_slices.c - moments and ranges out of the index of slices (query/slices.h), which is made once for each source, by a thread
- * of its own behind the first reading, or by whoever needs it first. It lies in a file beside the recording, or in the user's cache.
+ * shelf_slices.c - moments and ranges out of the index of slices (query/slices.h), which is made
+ * once for each source, by a thread of its own behind the first reading, or by whoever needs it
+ * first. It lies in a file beside the recording, or in the user's cache.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,9 +43,12 @@ static int is_plain(const struct reading *whole)
 	return !whole->book->being_written && is_whole(whole);
 }
 
-/* ---- the index of a source ------------------------------------------------------------------------------------------- */
+/* ---- the index of a source ------------------------------------------------------------------- */
 
-/** paths() - where the index of the recording @path (NULL: none) is looked for, and put: beside it, else in the cache. */
+/**
+ * paths() - where the index of the recording @path (NULL: none) is looked for, and put: beside it,
+ * else in the cache.
+ */
 static void paths(const char *path, struct buf *beside, struct buf *cache)
 {
 	const char *home = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
@@ -97,7 +101,10 @@ static int save(const struct shelf_item *item, uint64_t identity, const struct s
 	return slices_save(slices, buf_cstr(&cache), identity, &none) == 0;
 }
 
-/** make_room() - the indices of others go, used longest ago first, while all are too large. Under the lock. */
+/**
+ * make_room() - the indices of others go, used longest ago first, while all are too large. Under
+ * the lock.
+ */
 static void make_room(struct shelf *shelf, size_t keep)
 {
 	for (;;) {
@@ -120,7 +127,10 @@ static void make_room(struct shelf *shelf, size_t keep)
 	}
 }
 
-/** begin() - 1: *@out is the index, with a reference; 0: the caller makes it; negative: nobody waits any more. */
+/**
+ * begin() - 1: *@out is the index, with a reference; 0: the caller makes it; negative: nobody waits
+ * any more.
+ */
 static int begin(struct job *job, const struct book *book, struct own_reading **out,
 		 struct err *err)
 {
@@ -218,7 +228,7 @@ int shelf_wants_slices(const struct own_reading *whole)
 		       WORTH_EVENTS;
 }
 
-/* ---- answers ---------------------------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static int is_end(const struct query_time *time)
 {
@@ -227,8 +237,9 @@ static int is_end(const struct query_time *time)
 }
 
 /**
- * take_times() - 1: the query says nothing but times, which are in @ask, and stacks; 0: it needs more; negative errno. Which stacks is no
- * matter of events, but the peak of some of them is: only @sums of a range are told.
+ * take_times() - 1: the query says nothing but times, which are in @ask, and stacks; 0: it needs
+ * more; negative errno. Which stacks is no matter of events, but the peak of some of them is: only
+ * @sums of a range are told.
  */
 static int take_times(const struct query *query, const struct book *book, int sums,
 		      struct slices_ask *ask, struct err *err)
@@ -251,7 +262,10 @@ static int take_times(const struct query *query, const struct book *book, int su
 	return rc < 0 ? rc : 1;
 }
 
-/** by_stack() - by the producer's number, which @numbered knows: 1 + its account, of those in @mask (NULL: all); malloc'd. */
+/**
+ * by_stack() - by the producer's number, which @numbered knows: 1 + its account, of those in @mask
+ * (NULL: all); malloc'd.
+ */
 static uint32_t *by_stack(const struct book *book, const struct prof *numbered, const uint8_t *mask,
 			  uint32_t *count)
 {
@@ -286,7 +300,10 @@ static void peak_of(const struct reading *whole, struct reading *r)
 	r->totals.cost = sum;
 }
 
-/** tell() - @r out of @slices, of the stacks that @query names: 1; 0: they do not fit; negative errno. */
+/**
+ * tell() - @r out of @slices, of the stacks that @query names: 1; 0: they do not fit; negative
+ * errno.
+ */
 static int tell(const struct own_reading *whole, const struct prof *numbered,
 		const struct query *query, const struct slices *slices,
 		const struct query_source *source, const struct slices_ask *ask,

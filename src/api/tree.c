@@ -280,8 +280,8 @@ static struct page_process *living(const struct page_process *process)
 }
 
 /*
- * The process of @shot that @q is about, seen as it asks: a reference of the caller's. NULL, and no @shot or no process in it: there is
- * nothing; NULL with a reply else.
+ * The process of @shot that @q is about, seen as it asks: a reference of the caller's. NULL, and no
+ * @shot or no process in it: there is nothing; NULL with a reply else.
  */
 static struct page_process *look(const struct question *q, const struct page_shot *shot, pid_t pid,
 				 struct http_reply *reply, int *refused)

@@ -73,7 +73,7 @@ struct v1 {
 	uint64_t told_count;
 };
 
-/* ---- what is no recording --------------------------------------------------------------------------------------------- */
+/* ---- what is no recording -------------------------------------------------------------------- */
 
 int v1_add_live(struct v1 *v1, const struct v1_live *live)
 {
@@ -120,7 +120,7 @@ static int is_live(const struct v1 *v1, uint64_t source)
 	return source >= V1_LIVE_FIRST && source - V1_LIVE_FIRST < v1->live_count;
 }
 
-/* ---- readings of a question ------------------------------------------------------------------------------------------ */
+/* ---- readings of a question ------------------------------------------------------------------ */
 
 static int is_gone(void *ctx)
 {
@@ -130,7 +130,10 @@ static int is_gone(void *ctx)
 int v1_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
 	       struct err *err)
 {
-	/* who can show a part has it soon: all of it takes longer than anybody likes to look at nothing */
+	/*
+	 * who can show a part has it soon: all of it takes longer than anybody likes to look at
+	 * nothing
+	 */
 	uint64_t wait_ms = call->takes_part && call->ask.wait_ms > PART_WAIT_MS ? PART_WAIT_MS
 										: call->ask.wait_ms;
 	const struct shelf_patience patience = { .has_wait = call->ask.has_wait,
@@ -142,7 +145,10 @@ int v1_reading(struct v1_call *call, const struct shelf_query *query, struct rea
 	return rc > 0 ? 0 : rc == 0 ? V1_PENDING : rc;
 }
 
-/** wants_sums() - is the question answered without the peak of a range, and what was temporary in it? */
+/**
+ * wants_sums() - is the question answered without the peak of a range, and what was temporary in
+ * it?
+ */
 static int wants_sums(const struct v1_call *call)
 {
 	const struct query *query = &call->ask.query;
@@ -254,7 +260,7 @@ void v1_unapplied(struct v1_call *call, const char *why, const char *word, const
 	call->unapplied[call->unapplied_count++].why = why;
 }
 
-/* ---- one request ------------------------------------------------------------------------------------------------------ */
+/* ---- one request ----------------------------------------------------------------------------- */
 
 static const char *get_word(void *ctx, const char *key)
 {
@@ -432,7 +438,7 @@ static void serve_openapi(void *ctx, const struct http_request *request, struct 
 	buf_put(&reply->body, byteledger_openapi, sizeof(byteledger_openapi) - 1);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct v1 *v1_new(struct shelf *shelf, struct err *err)
 {

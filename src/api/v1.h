@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1.h - /api/v1: recordings for the page and for scripts. docs/api.md is normative; the OpenAPI file is served beside it. */
+/*
+ * v1.h - /api/v1: recordings for the page and for scripts. docs/api.md is normative; the OpenAPI
+ * file is served beside it.
+ */
 #ifndef API_V1_H
 #define API_V1_H
 
@@ -11,14 +14,17 @@
 struct v1;
 struct shelf;
 
-/** struct v1_live - a source that is no recording: a process that is watched, a node whose messages are stored. Lent, as long as v1. */
+/**
+ * struct v1_live - a source that is no recording: a process that is watched, a node whose messages
+ * are stored. Lent, as long as v1.
+ */
 struct v1_live {
 	const char *name, *kind; /* "process", "node" */
 	int32_t pid;             /* 0: none */
 	const char *const *has;  /* words of `has` (docs/api.md 4.1), NULL-terminated */
 	/**
-	 * Its balance sheet of this moment, one JSON object by @by into @to, at most @limit stacks a line; NULL: there is none. Any
-	 * thread, one at a time.
+	 * Its balance sheet of this moment, one JSON object by @by into @to, at most @limit stacks
+	 * a line; NULL: there is none. Any thread, one at a time.
 	 */
 	int (*explain)(void *ctx, enum view_by by, size_t limit, FILE *to, struct err *err);
 	void *ctx;
@@ -31,11 +37,13 @@ struct v1 *v1_new(struct shelf *shelf, struct err *err);
 /** v1_free() - after every server that has its routes was stopped. */
 void v1_free(struct v1 *v1);
 
-/** v1_add_live() - one more source, with the next number; copied. Before the server starts. -E2BIG. */
+/**
+ * v1_add_live() - one more source, with the next number; copied. Before the server starts. -E2BIG.
+ */
 int v1_add_live(struct v1 *v1, const struct v1_live *live);
 /**
- * v1_tell() - an event for whoever listens at /api/v1/events, under topic `alert`, and for /api/v1/alerts; @json is one object.
- * The last V1_TOLD_MAX are kept. Any thread.
+ * v1_tell() - an event for whoever listens at /api/v1/events, under topic `alert`, and for
+ * /api/v1/alerts; @json is one object. The last V1_TOLD_MAX are kept. Any thread.
  */
 #define V1_TOLD_MAX 256
 void v1_tell(struct v1 *v1, const char *json);

@@ -22,7 +22,10 @@ static int make_blocks(const void *args, const struct shelf_task *task,
 	*product = (struct shelf_product){ blocks, 0, blocks_release };
 	shelf_show(task);
 	int rc = blocks_fill(blocks, task->source, task->book->names, err);
-	/* the rows are in a file: counted so that a few large ones push others out, and their disk space goes */
+	/*
+	 * the rows are in a file: counted so that a few large ones push others out, and their disk
+	 * space goes
+	 */
 	product->bytes = (size_t)(blocks_count(blocks) / 4);
 	return rc;
 }
@@ -51,13 +54,15 @@ int v1_is_gone(const struct v1_call *call, uint64_t *looks, struct err *err)
 	return err_set(err, -ECANCELED, "the client went");
 }
 
-/* ---- a list ------------------------------------------------------------------------------------------------------------ */
+/* ---- a list ---------------------------------------------------------------------------------- */
 
 #define PART_MS 700 /* until it is worth asking again for the rest */
 
 enum { BY_ID, BY_SIZE, BY_LIFETIME };
 
-/** struct list - the first @most rows in the asked order, as a heap whose top is the last of them. */
+/**
+ * struct list - the first @most rows in the asked order, as a heap whose top is the last of them.
+ */
 struct list {
 	const struct v1_call *call;
 	const struct block_filter *filter;
@@ -124,7 +129,10 @@ static void take_row(struct list *l, const struct block_row *row)
 	l->rows[i] = *row;
 }
 
-/** is_behind() - does the whole page lie where the list has no use for it, be it before the cursor or behind the last row? */
+/**
+ * is_behind() - does the whole page lie where the list has no use for it, be it before the cursor
+ * or behind the last row?
+ */
 static int is_behind(const struct list *l, const struct block_view *view, int *beyond_all)
 {
 	uint64_t least, most;
@@ -212,7 +220,7 @@ static void sort_list(struct list *l)
 	}
 }
 
-/* ---- rows out ----------------------------------------------------------------------------------------------------------- */
+/* ---- rows out -------------------------------------------------------------------------------- */
 
 void v1_col_time(struct v1_column *column, uint64_t time_ns)
 {
@@ -452,7 +460,7 @@ int v1_allocations(struct v1_call *call, struct err *err)
 	return rc;
 }
 
-/* ---- one block ----------------------------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 int v1_allocation(struct v1_call *call, struct err *err)
 {
@@ -485,7 +493,7 @@ int v1_allocation(struct v1_call *call, struct err *err)
 	return 0;
 }
 
-/* ---- histograms ------------------------------------------------------------------------------------------------------------ */
+/* ---- histograms ------------------------------------------------------------------------------ */
 
 #define SIZE_BINS 65     /* 0, then octaves */
 #define LIFETIME_BINS 26 /* below 1 us, half decades from there on, never */
@@ -547,7 +555,10 @@ static unsigned bins_of(const struct histogram *h, const char *axis, int is_x)
 	return count;
 }
 
-/** put_edges() - the lower bound of each bin up to the last that holds anything; the last of lifetimes is `never`. */
+/**
+ * put_edges() - the lower bound of each bin up to the last that holds anything; the last of
+ * lifetimes is `never`.
+ */
 static void put_edges(struct v1_call *call, const char *key, const struct histogram *h,
 		      const char *axis, unsigned count)
 {

@@ -6,9 +6,15 @@
 #include "api/v1_internal.h"
 #include "query/blocks.h"
 
-/** v1_blocks_get() - all blocks of the source, whatever is selected; held by call->reading. As v1_read(). */
+/**
+ * v1_blocks_get() - all blocks of the source, whatever is selected; held by call->reading. As
+ * v1_read().
+ */
 int v1_blocks_get(struct v1_call *call, const struct blocks **blocks, struct err *err);
-/** v1_is_gone() - asked with each piece of a scan: -ECANCELED once the client has hung up, looked at every 256th time. */
+/**
+ * v1_is_gone() - asked with each piece of a scan: -ECANCELED once the client has hung up, looked at
+ * every 256th time.
+ */
 int v1_is_gone(const struct v1_call *call, uint64_t *looks, struct err *err);
 
 void v1_col_time(struct v1_column *column, uint64_t time_ns);
@@ -22,21 +28,31 @@ struct v1_stacks {
 	uint32_t *number, *list; /* by node of the folded tree */
 	uint32_t count;
 };
-/** v1_stacks_init() - @rows of the names, which v1_stack() will be asked for: sorted here, lent until v1_stacks_fini(). */
+/**
+ * v1_stacks_init() - @rows of the names, which v1_stack() will be asked for: sorted here, lent
+ * until v1_stacks_fini().
+ */
 int v1_stacks_init(struct v1_stacks *stacks, struct v1_call *call, uint32_t *rows, uint32_t count,
 		   struct err *err);
-/** v1_stack() - the number of the stack with row @row of the names; -1: it is empty, or not one of them. */
+/**
+ * v1_stack() - the number of the stack with row @row of the names; -1: it is empty, or not one of
+ * them.
+ */
 int64_t v1_stack(struct v1_stacks *stacks, uint32_t row);
 /** v1_stacks_put() - `stacks`, `frames`, `modules`, `files`. */
 void v1_stacks_put(struct v1_stacks *stacks);
 void v1_stacks_fini(struct v1_stacks *stacks);
-/** struct v1_map - a mapping that the program made; gone_ns BLOCK_NEVER: it was there at the end. */
+/**
+ * struct v1_map - a mapping that the program made; gone_ns BLOCK_NEVER: it was there at the end.
+ */
 struct v1_map {
 	uint64_t addr, bytes, made_ns, gone_ns;
 	uint32_t prot, flags, stack, tid; /* stack: row of the names */
 	int is_break;
 };
-/** v1_maps_get() - all of them, in the order of their making; held by call->reading. As v1_read(). */
+/**
+ * v1_maps_get() - all of them, in the order of their making; held by call->reading. As v1_read().
+ */
 int v1_maps_get(struct v1_call *call, const struct v1_map **rows, size_t *count, struct err *err);
 /** v1_map_name() - "[heap]", a module's base name, or NULL. */
 const char *v1_map_name(const struct prof *names, const struct v1_map *map);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1_events.c - server-sent events: what the recordings that are being written come to, once a second. */
+/*
+ * v1_events.c - server-sent events: what the recordings that are being written come to, once a
+ * second.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1_explain.c - the balance sheet of a recording at one of its snapshots, or what changed between two. */
+/*
+ * v1_explain.c - the balance sheet of a recording at one of its snapshots, or what changed between
+ * two.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -84,7 +84,7 @@ static int make_export(const void *args, const struct shelf_task *task,
 	return rc < 0 ? rc : err_set(err, -EIO, "cannot write an export");
 }
 
-/* ---- sending it -------------------------------------------------------------------------------------------------------- */
+/* ---- sending it ------------------------------------------------------------------------------ */
 
 struct sending {
 	struct shelf *shelf;

@@ -57,7 +57,7 @@ static void put_has(struct jsonw *json, const struct book *book, int failed)
 	jsonw_array_end(json);
 }
 
-/* ---- sources --------------------------------------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static void put_known(struct jsonw *json, const struct book *book)
 {
@@ -105,8 +105,9 @@ static void put_unknown(struct jsonw *json, const char *failure)
 }
 
 /**
- * put_parent() - the recording of the program that started this one, where it was read and is served, too: of the same family, the last
- * one of that pid that had begun by then (one process may have been several programs).
+ * put_parent() - the recording of the program that started this one, where it was read and is
+ * served, too: of the same family, the last one of that pid that had begun by then (one process may
+ * have been several programs).
  */
 static void put_parent(struct v1_call *call, size_t source, const struct book *book)
 {
@@ -196,7 +197,7 @@ int v1_sources(struct v1_call *call, struct err *err)
 	return 0;
 }
 
-/* ---- summary --------------------------------------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static void put_process(struct jsonw *json, const struct book *book, const struct prof_totals *t)
 {
@@ -256,7 +257,7 @@ int v1_summary(struct v1_call *call, struct err *err)
 	return 0;
 }
 
-/* ---- timeline --------------------------------------------------------------------------------------------------------------- */
+/* ---- timeline -------------------------------------------------------------------------------- */
 
 enum {
 	SERIES_HEAP = 1,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1_growth.c - what is live at the end of each of some slices of time, by group: does it grow, how fast, how sure is that. */
+/*
+ * v1_growth.c - what is live at the end of each of some slices of time, by group: does it grow, how
+ * fast, how sure is that.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,8 +248,9 @@ static int answer(struct v1_call *call, const struct growing *g, const uint64_t 
 }
 
 /**
- * before_exit() - where @to_ns, the end of a program, is cut: what it frees when nothing is asked for any more, before it exits, says nothing of
- * growth. At most a quarter of the time: who only frees for longer does shrink.
+ * before_exit() - where @to_ns, the end of a program, is cut: what it frees when nothing is asked
+ * for any more, before it exits, says nothing of growth. At most a quarter of the time: who only
+ * frees for longer does shrink.
  */
 static uint64_t before_exit(const struct book *book, uint64_t from_ns, uint64_t to_ns)
 {
@@ -256,7 +260,10 @@ static uint64_t before_exit(const struct book *book, uint64_t from_ns, uint64_t 
 	size_t first = count;
 	if (!process || !process->ended || to_ns <= from_ns)
 		return to_ns;
-	/* back to the first stretch in which something is freed and nothing is asked for, then or later */
+	/*
+	 * back to the first stretch in which something is freed and nothing is asked for, then or
+	 * later
+	 */
 	for (size_t i = count; i-- > 1 && points[i].allocations == points[i - 1].allocations;)
 		if (points[i].frees > points[i - 1].frees)
 			first = i;

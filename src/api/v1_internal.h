@@ -37,7 +37,10 @@ struct v1_call {
 	struct jsonw json;
 };
 
-/** A route's own work: writes the members behind the head. 0, or negative errno with @err; v1_pending where it must wait. */
+/**
+ * A route's own work: writes the members behind the head. 0, or negative errno with @err;
+ * v1_pending where it must wait.
+ */
 typedef int (*v1_answer)(struct v1_call *call, struct err *err);
 #define V1_PENDING 1
 
@@ -49,8 +52,8 @@ int v1_fold(struct v1_call *call, struct err *err);
 int v1_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
 	       struct err *err);
 /**
- * v1_make() - call->reading with a product of @make (shelf.h) over the selection; @words name what of @args it depends on. As
- * v1_read().
+ * v1_make() - call->reading with a product of @make (shelf.h) over the selection; @words name what
+ * of @args it depends on. As v1_read().
  */
 int v1_make(struct v1_call *call, const char *words,
 	    int (*make)(const void *args, const struct shelf_task *task,
@@ -68,7 +71,10 @@ uint64_t *v1_blocks(const struct reading *reading, enum view_cost cost, struct e
 
 /** v1_lives() - sources that are no recordings; lent. */
 const struct v1_live *v1_lives(const struct v1 *v1, size_t *count);
-/** v1_told() - what v1_tell() was told, number @number (from 1 on), into @to: 1; 0: not told yet, or gone. *@last: the newest's number. */
+/**
+ * v1_told() - what v1_tell() was told, number @number (from 1 on), into @to: 1; 0: not told yet, or
+ * gone. *@last: the newest's number.
+ */
 int v1_told(struct v1 *v1, uint64_t number, struct buf *to, uint64_t *last);
 
 /* Columns. */
@@ -112,7 +118,10 @@ extern const char *const v1_category_names[CATEGORY_UNKNOWN + 1];
 /** v1_category() - by where the module lies; @exe: the program's own. */
 enum v1_category v1_category(const struct fold_frame *frame, const char *exe);
 
-/** v1_losses() - when events were lost, as v1_reading(); v1_losses_put() - as flags, into the array that is open. */
+/**
+ * v1_losses() - when events were lost, as v1_reading(); v1_losses_put() - as flags, into the array
+ * that is open.
+ */
 int v1_losses(struct v1_call *call, struct reading **reading, struct err *err);
 void v1_losses_put(struct v1_call *call, const struct reading *reading);
 

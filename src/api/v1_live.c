@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1_live.c - of sources that are no recordings: a process's balance sheet as it is now; conditions that were met. */
+/*
+ * v1_live.c - of sources that are no recordings: a process's balance sheet as it is now; conditions
+ * that were met.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,7 +19,10 @@ static enum view_by sheet_by(const struct v1_call *call)
 								     : call->ask.by;
 }
 
-/** struct now - the last sheets of processes, so that a page which asks often costs a process nothing. */
+/**
+ * struct now - the last sheets of processes, so that a page which asks often costs a process
+ * nothing.
+ */
 static struct now {
 	pthread_mutex_t lock;
 	struct {
@@ -82,7 +88,10 @@ int v1_explain_live(struct v1_call *call, struct err *err)
 		}
 	}
 	if (rc == 0) {
-		/* the sheet's own object, with two members more in front: the same shape as a recording's */
+		/*
+		 * the sheet's own object, with two members more in front: the same shape as a
+		 * recording's
+		 */
 		CLEANUP(buf_fini) struct buf all = { 0 };
 		buf_printf(&all, "{\"source\":%zu,\"age_ns\":%llu,", call->source,
 			   (unsigned long long)(time_ns - now.kept[at].time_ns));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1_losses.c - when events were lost: flags of the timeline. Sums are in every answer; the moments need a replay. */
+/*
+ * v1_losses.c - when events were lost: flags of the timeline. Sums are in every answer; the moments
+ * need a replay.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -8,7 +11,10 @@
 
 #define SPANS_MAX 256
 
-/** struct span - losses of one reason that follow each other closely, from the last event before to the first one behind. */
+/**
+ * struct span - losses of one reason that follow each other closely, from the last event before to
+ * the first one behind.
+ */
 struct span {
 	uint64_t begin_ns, end_ns, events, bytes;
 	unsigned reason;
@@ -29,7 +35,10 @@ static int losses_define(struct sink *sink, const struct def *def, struct err *e
 	return 0;
 }
 
-/** span_of() - the span that a loss at @time_ns belongs to: the last of its reason, or a new one, or where there is no room the last. */
+/**
+ * span_of() - the span that a loss at @time_ns belongs to: the last of its reason, or a new one, or
+ * where there is no room the last.
+ */
 static struct span *span_of(struct losses *l, uint64_t time_ns, unsigned reason)
 {
 	for (size_t i = l->count; i--;) {

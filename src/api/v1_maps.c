@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1_maps.c - mappings over time, where in the address space blocks lie, and what is at an address. */
+/*
+ * v1_maps.c - mappings over time, where in the address space blocks lie, and what is at an address.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,7 @@
 #define STRIP_GAP (30ull << 20) /* a gap this large begins a new strip */
 #define STRIPS_MAX 1000
 
-/* ---- mappings ----------------------------------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 struct maps {
 	struct v1_map *rows;
@@ -59,7 +61,10 @@ static int add_map(struct map_build *b, const struct v1_map *row, struct err *er
 	return 0;
 }
 
-/** take_away() - [@addr, @end) is mapped no more; what stands out on either side goes on as a mapping of its own. */
+/**
+ * take_away() - [@addr, @end) is mapped no more; what stands out on either side goes on as a
+ * mapping of its own.
+ */
 static int take_away(struct map_build *b, uint64_t addr, uint64_t end, uint64_t time_ns,
 		     struct err *err)
 {
@@ -291,7 +296,7 @@ int v1_maps(struct v1_call *call, struct err *err)
 	return rc;
 }
 
-/* ---- where blocks lie ------------------------------------------------------------------------------------------------------ */
+/* ---- where blocks lie ------------------------------------------------------------------------ */
 
 struct extent {
 	uint64_t addr, bytes;
@@ -435,7 +440,7 @@ int v1_space(struct v1_call *call, struct err *err)
 	return rc;
 }
 
-/* ---- an address ------------------------------------------------------------------------------------------------------------- */
+/* ---- an address ------------------------------------------------------------------------------ */
 
 struct place {
 	uint64_t addr, at_ns;

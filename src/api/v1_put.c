@@ -11,7 +11,7 @@
 #include "out/json_put.h"
 #include "out/name.h"
 
-/* ---- the head ---------------------------------------------------------------------------------------------------------- */
+/* ---- the head -------------------------------------------------------------------------------- */
 
 void v1_head(struct v1_call *call, const uint64_t *values)
 {
@@ -63,7 +63,7 @@ void v1_head(struct v1_call *call, const uint64_t *values)
 	jsonw_array_end(json);
 }
 
-/* ---- columns ------------------------------------------------------------------------------------------------------------ */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 static void begin(struct v1_column *c)
 {
@@ -123,7 +123,7 @@ void v1_col_put(struct v1_call *call, const char *key, struct v1_column *c)
 	buf_fini(&c->text);
 }
 
-/* ---- frames -------------------------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 const char *const v1_category_names[] = {
 	[CATEGORY_OWN] = "own",         [CATEGORY_PROJECT] = "project",

@@ -177,7 +177,7 @@ static void add_threads(struct v1_call *call, struct table *t)
 			t->own[c][i] = column_of(&r->threads[i].cost, (enum column)c);
 }
 
-/* ---- order -------------------------------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static int parse_sort(const struct v1_call *call, const struct table *t, unsigned *sort,
 		      struct err *err)
@@ -233,7 +233,9 @@ static int ascending(const void *a, const void *b)
 	return descending(a, b);
 }
 
-/** sink_row() - @rows is a heap of @count, the last one in order on top, but for what stands at @at. */
+/**
+ * sink_row() - @rows is a heap of @count, the last one in order on top, but for what stands at @at.
+ */
 static void sink_row(struct order *rows, uint32_t count, uint32_t at,
 		     int (*compare)(const void *a, const void *b))
 {
@@ -300,7 +302,9 @@ static int is_empty(const struct table *t, uint32_t g)
 	return !any;
 }
 
-/** in_order() - the groups that have anything, sorted as far as they are asked for; *@out malloc'd. */
+/**
+ * in_order() - the groups that have anything, sorted as far as they are asked for; *@out malloc'd.
+ */
 static int in_order(const struct v1_call *call, const struct table *t, struct order **out,
 		    uint32_t *count, struct err *err)
 {
@@ -333,7 +337,7 @@ static int in_order(const struct v1_call *call, const struct table *t, struct or
 	return 0;
 }
 
-/* ---- out ----------------------------------------------------------------------------------------------------------------- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 static void put_stack(struct v1_column *stacks, struct v1_column *partial, struct v1_frames *frames,
 		      const struct fold *fold, uint32_t node)

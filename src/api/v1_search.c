@@ -58,7 +58,10 @@ struct found {
 	uint64_t total, boxes, frames;
 };
 
-/** add_up() - @hit by node, from the root on down: a block whose stack passes through a match counts once. */
+/**
+ * add_up() - @hit by node, from the root on down: a block whose stack passes through a match counts
+ * once.
+ */
 static int add_up(const struct fold *fold, const struct fold_sums *sums, struct found *found)
 {
 	uint8_t *below = calloc(fold->node_count, 1);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v1_source.c - a source file with what its lines asked for. Only files that the recording's symbols name are ever opened. */
+/*
+ * v1_source.c - a source file with what its lines asked for. Only files that the recording's
+ * symbols name are ever opened.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>

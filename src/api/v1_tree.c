@@ -148,7 +148,10 @@ int v1_tree(struct v1_call *call, struct err *err)
 	struct sums s = { 0 };
 	struct fold_picks picks = { 0 };
 	struct ask *ask = &call->ask;
-	/* callees: what passes through the function, rooted there. Where recursion is folded, that has to be done from there on. */
+	/*
+	 * callees: what passes through the function, rooted there. Where recursion is folded, that
+	 * has to be done from there on.
+	 */
 	int callees = ask->has_function && !ask->callers;
 	if (callees && ask->fold.rec) {
 		callees = 0;

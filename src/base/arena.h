@@ -14,11 +14,20 @@ struct arena {
 	size_t bytes;               /* taken from the system so far */
 };
 
-/** arena_alloc() - @bytes aligned to 16, content undefined; NULL without memory. Released by arena_fini(). O(1). */
+/**
+ * arena_alloc() - @bytes aligned to 16, content undefined; NULL without memory. Released by
+ * arena_fini(). O(1).
+ */
 void *arena_alloc(struct arena *arena, size_t bytes);
-/** arena_memdup() - a copy of [@from, @from + @bytes) followed by one zero byte; NULL without memory. */
+/**
+ * arena_memdup() - a copy of [@from, @from + @bytes) followed by one zero byte; NULL without
+ * memory.
+ */
 void *arena_memdup(struct arena *arena, const void *from, size_t bytes);
-/** arena_fini() - release everything; the arena is empty and usable afterwards. CLEANUP(arena_fini) works. */
+/**
+ * arena_fini() - release everything; the arena is empty and usable afterwards. CLEANUP(arena_fini)
+ * works.
+ */
 void arena_fini(struct arena *arena);
 
 #endif

@@ -7,7 +7,10 @@
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define WARN_UNUSED __attribute__((warn_unused_result))
 
-/** STEAL() - take the value of pointer variable @p and leave NULL behind, so its cleanup does nothing. */
+/**
+ * STEAL() - take the value of pointer variable @p and leave NULL behind, so its cleanup does
+ * nothing.
+ */
 #define STEAL(p)                      \
 	__extension__({               \
 		__auto_type s_ = (p); \

@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <time.h>
 
-/** clock_ns() - nanoseconds of @clock: CLOCK_MONOTONIC for spans and timelines, CLOCK_REALTIME for wall clock. */
+/**
+ * clock_ns() - nanoseconds of @clock: CLOCK_MONOTONIC for spans and timelines, CLOCK_REALTIME for
+ * wall clock.
+ */
 static inline uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;

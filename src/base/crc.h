@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crc.h - CRC-32 (the polynomial of zlib and gzip), for data that must be told from damaged data. */
+/*
+ * crc.h - CRC-32 (the polynomial of zlib and gzip), for data that must be told from damaged data.
+ */
 #ifndef BASE_CRC_H
 #define BASE_CRC_H
 

@@ -14,8 +14,8 @@ void err_init(struct err *err)
 }
 
 /*
- * Messages name files and processes, whose names anybody may choose: what a terminal would obey is shown as its number. What
- * does not fit any more is cut.
+ * Messages name files and processes, whose names anybody may choose: what a terminal would obey is
+ * shown as its number. What does not fit any more is cut.
  */
 static void disarm(char *text, size_t size)
 {

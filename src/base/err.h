@@ -2,8 +2,8 @@
 /*
  * err.h - errors that travel: a negative errno, one line of text, and a hint the reader can act on.
  *
- * Rooms never print. A failing function fills the caller's struct err and returns its (negative) code;
- * each caller that knows more prepends it; cmd/ prints once:
+ * Rooms never print. A failing function fills the caller's struct err and returns its (negative)
+ * code; each caller that knows more prepends it; cmd/ prints once:
  *     byteledger: MESSAGE
  *     hint: HINT
  */
@@ -24,7 +24,8 @@ void err_init(struct err *err);
 
 /**
  * err_set() - state a failure: lower case, failure first, subject quoted, no full stop.
- * @err: may be NULL. @code: negative errno; for one that stems from a system call ": strerror" is appended
+ * @err: may be NULL. @code: negative errno; for one that stems from a system call ": strerror" is
+ *   appended
  * when @code is not -EINVAL, -ENOMSG or -EBADMSG (those describe data, not a call).
  * Return: @code, so that `return err_set(...)` works. Clears any hint.
  */

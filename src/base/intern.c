@@ -13,7 +13,10 @@ uint64_t hash_seed(void)
 	if (now)
 		return now;
 	uint64_t fresh = 0;
-	/* Without random numbers the address of a local has to do: only the defence against collisions is weaker. */
+	/*
+	 * Without random numbers the address of a local has to do: only the defence against
+	 * collisions is weaker.
+	 */
 	if (getrandom(&fresh, sizeof(fresh), GRND_NONBLOCK) != (ssize_t)sizeof(fresh) || !fresh)
 		fresh = (uint64_t)(uintptr_t)&fresh | 1;
 	if (atomic_compare_exchange_strong(&seed, &now, fresh))
@@ -24,7 +27,10 @@ uint64_t hash_seed(void)
 uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
 {
 	const unsigned char *p = bytes;
-	/* each round takes the seed in: one that stood in @h before the first would cancel out there */
+	/*
+	 * each round takes the seed in: one that stood in @h before the first would cancel out
+	 * there
+	 */
 	uint64_t h = len * 0x9e3779b97f4a7c15ULL, w;
 	for (; len >= 8; p += 8, len -= 8) {
 		memcpy(&w, p, 8);

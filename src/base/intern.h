@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * intern.h - equal things get one number (or one pointer). Hashes are seeded from the kernel's random source, so that a
- * hostile file cannot make them collide on purpose.
+ * intern.h - equal things get one number (or one pointer). Hashes are seeded from the kernel's
+ * random source, so that a hostile file cannot make them collide on purpose.
  */
 #ifndef BASE_INTERN_H
 #define BASE_INTERN_H
@@ -27,13 +27,14 @@ static inline uint64_t hash_u64(uint64_t a, uint64_t b, uint64_t seed)
 }
 
 /**
- * struct idtab - a hash table from a key to a 32-bit number; the keys themselves live with the caller, who compares.
- * Zero-initialised is empty. Usage:
- *	if (idtab_reserve(tab) < 0) return -ENOMEM;
- *	uint32_t at = idtab_first(tab, hash);
- *	for (; tab->slots[at].id != IDTAB_NONE; at = idtab_next(tab, at))
- *		if (tab->slots[at].hash == hash && key of tab->slots[at].id equals) return tab->slots[at].id;
- *	idtab_put(tab, at, hash, id);
+ * struct idtab - a hash table from a key to a 32-bit number; the keys themselves live with the
+ * caller, who compares. Zero-initialised is empty. Usage:
+ * 	if (idtab_reserve(tab) < 0) return -ENOMEM;
+ * 	uint32_t at = idtab_first(tab, hash);
+ * 	for (; tab->slots[at].id != IDTAB_NONE; at = idtab_next(tab, at))
+ * 		if (tab->slots[at].hash == hash && key of tab->slots[at].id equals) return
+ *		tab->slots[at].id;
+ * 	idtab_put(tab, at, hash, id);
  */
 #define IDTAB_NONE 0xffffffffu
 struct idtab {
@@ -71,7 +72,10 @@ struct intern {
 	uint32_t count, cap;
 	uint64_t bytes; /* of all strings */
 };
-/** intern_str(), intern_mem() - the one copy of a string, lent until intern_fini(); NULL without memory. */
+/**
+ * intern_str(), intern_mem() - the one copy of a string, lent until intern_fini(); NULL without
+ * memory.
+ */
 const char *intern_str(struct intern *intern, const char *text);
 const char *intern_mem(struct intern *intern, const char *text, size_t len);
 void intern_fini(struct intern *intern);

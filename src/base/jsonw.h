@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jsonw.h - JSON out, streaming: what is written cannot be taken back, and nothing is kept but the nesting.
+ * jsonw.h - JSON out, streaming: what is written cannot be taken back, and nothing is kept but the
+ * nesting.
  *
- * @key names a member inside an object and is NULL inside an array and at the top. Text is made valid: bytes that are not
- * UTF-8 become U+FFFD, control characters are escaped. Failed writes stay with the stream: ask ferror() once at the end.
+ * @key names a member inside an object and is NULL inside an array and at the top. Text is made
+ * valid: bytes that are not
+ * UTF-8 become U+FFFD, control characters are escaped. Failed writes stay with the stream: ask
+ * ferror() once at the end.
  */
 #ifndef BASE_JSONW_H
 #define BASE_JSONW_H
@@ -35,11 +38,16 @@ void jsonw_strn(struct jsonw *json, const char *key, const char *text, size_t le
 void jsonw_raw(struct jsonw *json, const char *key, const char *value, size_t len);
 void jsonw_u64(struct jsonw *json, const char *key, uint64_t value);
 void jsonw_i64(struct jsonw *json, const char *key, int64_t value);
-/** jsonw_double() - the shortest form that reads back equal; not a number and infinity become null. */
+/**
+ * jsonw_double() - the shortest form that reads back equal; not a number and infinity become null.
+ */
 void jsonw_double(struct jsonw *json, const char *key, double value);
 void jsonw_bool(struct jsonw *json, const char *key, int value);
 void jsonw_null(struct jsonw *json, const char *key);
-/** jsonw_line() - end the line: behind a top-level value (JSON lines), or between members for human eyes. */
+/**
+ * jsonw_line() - end the line: behind a top-level value (JSON lines), or between members for human
+ * eyes.
+ */
 void jsonw_line(struct jsonw *json);
 
 #endif

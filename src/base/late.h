@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * late.h - libraries that few commands need, loaded when the first one does: linked in the ordinary way, libcurl,
- * libmicrohttpd and what they bring took more than half of the start of every command.
+ * late.h - libraries that few commands need, loaded when the first one does: linked in the ordinary
+ * way, libcurl, libmicrohttpd and what they bring took more than half of the start of every
+ * command.
  */
 #ifndef BASE_LATE_H
 #define BASE_LATE_H
@@ -16,7 +17,10 @@ struct late_function {
 	void *to; /* address of the pointer to it */
 };
 
-/** struct late - one library; static, zero but for what is set here. It stays until the process ends. */
+/**
+ * struct late - one library; static, zero but for what is set here. It stays until the process
+ * ends.
+ */
 struct late {
 	const char *const *files; /* names to try, in order, NULL behind the last */
 	const char *package;      /* for the hint */
@@ -26,7 +30,10 @@ struct late {
 	int ready;
 };
 
-/** late_get() - the functions are there behind the first 0; any thread. -ENOENT: not installed, or another library. */
+/**
+ * late_get() - the functions are there behind the first 0; any thread. -ENOENT: not installed, or
+ * another library.
+ */
 int late_get(struct late *late, struct err *err);
 
 #define LATE_FUNCTION(table, prefix, name)   \

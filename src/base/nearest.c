@@ -4,7 +4,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/** distance() - how many letters have to be put in, left out, replaced or exchanged with the next one. */
+/**
+ * distance() - how many letters have to be put in, left out, replaced or exchanged with the next
+ * one.
+ */
 static size_t distance(const char *a, const char *b)
 {
 	size_t rows[3][NEAREST_WORD_MAX + 1], la = strlen(a), lb = strlen(b);
@@ -38,7 +41,10 @@ const char *nearest_word(const char *word, const char *const *words, size_t coun
 	size_t length = strlen(word), least = length < 4 ? 2 : length / 3 + 2;
 	for (size_t i = 0; i < count; i++) {
 		size_t far = distance(word, words[i]);
-		/* what begins with it, or with all but its end, is meant more likely than what is as long */
+		/*
+		 * what begins with it, or with all but its end, is meant more likely than what is
+		 * as long
+		 */
 		if (length > 2 && strncmp(word, words[i], length) == 0)
 			far = 1;
 		if (far < least) {

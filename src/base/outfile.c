@@ -15,7 +15,10 @@
 #define STDIO_BYTES (256 * 1024)
 #define NUMBERS_MAX 100000u
 
-/* The file of a program that is told to end meanwhile goes with it: it may be large, and nobody else knows its name. */
+/*
+ * The file of a program that is told to end meanwhile goes with it: it may be large, and nobody
+ * else knows its name.
+ */
 static const char *volatile unfinished;
 
 static void on_end(int number)

@@ -17,18 +17,25 @@ struct outfile {
 };
 
 /**
- * outfile_open() - a temporary file beside @path, mode 0600, which outfile_commit() renames; a name ending in ".gz" or ".zst" is compressed with @compress.
- * A signal that ends us meanwhile takes the temporary file along. One at a time; not thread-safe.
+ * outfile_open() - a temporary file beside @path, mode 0600, which outfile_commit() renames; a name
+ * ending in ".gz" or ".zst" is compressed with @compress. A signal that ends us meanwhile takes the
+ * temporary file along. One at a time; not thread-safe.
  */
 int outfile_open(struct outfile *out, const char *path, int compress, struct err *err);
 /** outfile_is() - 1: @path is the file @other, by whatever name. */
 int outfile_is(const char *path, const char *other);
-/** outfile_commit() - flush, close, put in place. On failure nothing is left behind, what stood at the path stays. */
+/**
+ * outfile_commit() - flush, close, put in place. On failure nothing is left behind, what stood at
+ * the path stays.
+ */
 int outfile_commit(struct outfile *out, struct err *err);
 /** outfile_fini() - close and remove what was not committed. CLEANUP(outfile_fini) works. */
 void outfile_fini(struct outfile *out);
 
-/** outfile_create() - a new file of mode 0600 called @path, or with the first number behind it that is free: *@made, malloc'd. */
+/**
+ * outfile_create() - a new file of mode 0600 called @path, or with the first number behind it that
+ * is free: *@made, malloc'd.
+ */
 FILE *outfile_create(const char *path, char **made, struct err *err);
 
 #endif

@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /**
- * search_beyond() - how many of @count rows of @row_bytes each, sorted by the uint64_t that stands @key_at bytes into a row,
- * have @most or less there: the number of the first row beyond. @rows may be NULL where there are none. O(log @count).
+ * search_beyond() - how many of @count rows of @row_bytes each, sorted by the uint64_t that stands
+ * @key_at bytes into a row, have @most or less there: the number of the first row beyond. @rows may
+ * be NULL where there are none. O(log @count).
  */
 static inline size_t search_beyond(const void *rows, size_t count, size_t row_bytes, size_t key_at,
 				   uint64_t most)

@@ -55,7 +55,10 @@ void *spare_calloc(size_t count, size_t size)
 	return s + 1;
 }
 
-/** drop() - those that were given back longest ago, until no more than SPARE_MAX is kept. Return: a list of them. Under the lock. */
+/**
+ * drop() - those that were given back longest ago, until no more than SPARE_MAX is kept. Return: a
+ * list of them. Under the lock.
+ */
 static struct spare *drop(void)
 {
 	struct spare **at = &first;

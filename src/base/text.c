@@ -11,8 +11,9 @@ static int digits_after(double v)
 }
 
 /**
- * put_fixed() - what "%.*f %s" prints for values up to 10^15, ties to even, without the long arithmetic that it needs: pages
- * of numbers are made inside other people's programs, where a microsecond each is too much.
+ * put_fixed() - what "%.*f %s" prints for values up to 10^15, ties to even, without the long
+ * arithmetic that it needs: pages of numbers are made inside other people's programs, where a
+ * microsecond each is too much.
  */
 static const char *put_fixed(char *to, double v, int digits, const char *unit)
 {
@@ -172,7 +173,10 @@ void text_escape(struct buf *to, const char *text, int ascii)
 	}
 }
 
-/** columns_of() - enough of East Asian Width for names in a table: the wide blocks, the combining ones. */
+/**
+ * columns_of() - enough of East Asian Width for names in a table: the wide blocks, the combining
+ * ones.
+ */
 static size_t columns_of(uint32_t c)
 {
 	if ((c >= 0x300 && c < 0x370) || (c >= 0x1ab0 && c < 0x1b00) ||

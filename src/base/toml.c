@@ -270,7 +270,10 @@ static int value_of(struct parser *in, struct toml *parent, char *name)
 	return rc;
 }
 
-/* The table @name inside @parent that a header passes through or, as its last word, opens; takes @name. */
+/*
+ * The table @name inside @parent that a header passes through or, as its last word, opens; takes
+ * @name.
+ */
 static struct toml *descend(struct parser *in, struct toml *parent, char *name, int last, int array)
 {
 	struct toml *there = find(parent, name);

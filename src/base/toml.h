@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * toml.h - the subset of TOML that our configuration files use: [table], [[array of tables]], [table.in.table], inline tables, dotted keys not,
- * strings (basic and literal, one line), integers with underscores, booleans, arrays of strings or integers.
- * (Debian 12 has no TOML library in C.) What is outside the subset is an error with its line, never ignored.
+ * toml.h - the subset of TOML that our configuration files use: [table], [[array of tables]],
+ * [table.in.table], inline tables, dotted keys not, strings (basic and literal, one line), integers
+ * with underscores, booleans, arrays of strings or integers. (Debian 12 has no TOML library in C.)
+ * What is outside the subset is an error with its line, never ignored.
  */
 #ifndef BASE_TOML_H
 #define BASE_TOML_H
@@ -27,12 +28,17 @@ struct toml {
 	int used; /* toml_get() was asked for it: the others are unknown keys */
 };
 
-/** toml_load() - parse a file; toml_parse() the same from memory (@name for messages). Release with toml_free(). */
+/**
+ * toml_load() - parse a file; toml_parse() the same from memory (@name for messages). Release with
+ * toml_free().
+ */
 struct toml *toml_load(const char *path, struct err *err);
 struct toml *toml_parse(const char *text, size_t len, const char *name, struct err *err);
 void toml_free(struct toml *root);
 
-/** toml_get() - a member of a table, marked as used; NULL where it is absent (or @table is NULL). */
+/**
+ * toml_get() - a member of a table, marked as used; NULL where it is absent (or @table is NULL).
+ */
 struct toml *toml_get(struct toml *table, const char *key);
 /** Typed access: 1 found, 0 absent (@out untouched), -EINVAL with @err naming line and key. */
 int toml_string(struct toml *table, const char *key, const char **out, struct err *err);

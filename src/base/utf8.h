@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* utf8.h - well-formed UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing beyond U+10FFFF. */
+/*
+ * utf8.h - well-formed UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing beyond U+10FFFF.
+ */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** utf8_len() - bytes of the well-formed sequence at @text (@left > 0 bytes there), 0 where there is none. */
+/**
+ * utf8_len() - bytes of the well-formed sequence at @text (@left > 0 bytes there), 0 where there is
+ * none.
+ */
 static inline size_t utf8_len(const char *text, size_t left)
 {
 	const uint8_t *p = (const uint8_t *)text;
@@ -25,7 +30,10 @@ static inline size_t utf8_len(const char *text, size_t left)
 	return len;
 }
 
-/** utf8_control() - 1 if the well-formed sequence at @text is a control character: C0, DEL or C1, on which terminals act. */
+/**
+ * utf8_control() - 1 if the well-formed sequence at @text is a control character: C0, DEL or C1, on
+ * which terminals act.
+ */
 static inline int utf8_control(const char *text)
 {
 	const uint8_t *p = (const uint8_t *)text;
@@ -43,7 +51,10 @@ static inline int utf8_valid(const char *text, size_t len)
 	return 1;
 }
 
-/** utf8_cut() - bytes at the end of a text that are the beginning of a sequence whose rest was cut off, 0 to 3. */
+/**
+ * utf8_cut() - bytes at the end of a text that are the beginning of a sequence whose rest was cut
+ * off, 0 to 3.
+ */
 static inline size_t utf8_cut(const char *text, size_t len)
 {
 	for (size_t n = 1; n <= 3 && n <= len; n++) {

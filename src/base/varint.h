@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* varint.h - LEB128 and zigzag, bounds-checked on the reading side. Inline: the replay loop lives on it. */
+/*
+ * varint.h - LEB128 and zigzag, bounds-checked on the reading side. Inline: the replay loop lives
+ * on it.
+ */
 #ifndef BASE_VARINT_H
 #define BASE_VARINT_H
 

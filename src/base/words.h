@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.h - what the parts of a process's memory are called, in `regions`, `explain` and the end of `run` alike. */
+/*
+ * words.h - what the parts of a process's memory are called, in `regions`, `explain` and the end of
+ * `run` alike.
+ */
 #ifndef BASE_WORDS_H
 #define BASE_WORDS_H
 
@@ -20,7 +23,10 @@ struct words_verdict {
 	const char *at_once, *stuck; /* of it; NULL: not both are known */
 	int in_slabs;                /* stuck in slabs, not on pages */
 };
-/** words_verdict() - one sentence to three, the last on a line of its own where something is free; no line end behind the last. */
+/**
+ * words_verdict() - one sentence to three, the last on a line of its own where something is free;
+ * no line end behind the last.
+ */
 void words_verdict(struct buf *to, const struct words_verdict *words);
 
 #endif

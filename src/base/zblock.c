@@ -11,8 +11,8 @@
 /* The structs are names only: zstd's own contexts are what is allocated. */
 
 /*
- * A negative level steps over what does not repeat at once: of the fast ones it is the number of bytes. Such levels would
- * store bytes as they are, which is asked for otherwise.
+ * A negative level steps over what does not repeat at once: of the fast ones it is the number of
+ * bytes. Such levels would store bytes as they are, which is asked for otherwise.
  */
 static const int levels[] = { [ZBLOCK_USUAL] = 1, [ZBLOCK_LITTLE] = -20, [ZBLOCK_MUCH] = 12 };
 

@@ -8,7 +8,9 @@
 /* The structs are names only: zstd's own contexts are what is allocated. */
 
 #define WINDOW_LOG 21
-/* What a block of zstd's has before its content, a frame before its first block, and some to spare. */
+/*
+ * What a block of zstd's has before its content, a frame before its first block, and some to spare.
+ */
 #define PIECE_ROOM 64
 
 struct zflow_enc *zflow_enc_new(void)
@@ -75,7 +77,9 @@ int zflow_take(struct zflow_dec *flow, void *to, size_t len, const void *from, s
 		size_t in_before = in.pos, out_before = out.pos;
 		size_t rc = ZSTD_decompressStream((ZSTD_DCtx *)flow, &out, &in);
 
-		/* its window is allocated when the first piece comes: no memory for it is no damage */
+		/*
+		 * its window is allocated when the first piece comes: no memory for it is no damage
+		 */
 		if (ZSTD_isError(rc))
 			return ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ? -ENOMEM
 										     : -EBADMSG;

@@ -5,7 +5,10 @@
 
 #include "base/buf.h"
 
-/** zonce_gzip(), zonce_zstd() - append one member, or frame, of @len bytes to @to, level 1. 0, -ENOMEM. */
+/**
+ * zonce_gzip(), zonce_zstd() - append one member, or frame, of @len bytes to @to, level 1. 0,
+ * -ENOMEM.
+ */
 int zonce_gzip(struct buf *to, const void *from, size_t len);
 int zonce_zstd(struct buf *to, const void *from, size_t len);
 

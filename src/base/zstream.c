@@ -27,8 +27,9 @@ struct zstream {
 	const char *damaged;
 	uint64_t taken, total; /* compressed bytes read from the file; its size */
 	z_stream gz;
-	int gz_live;        /* inflateInit done */
-	int between_frames; /* a whole gzip member or zstd frame has ended: end of input is clean here */
+	int gz_live; /* inflateInit done */
+	/* a whole gzip member or zstd frame has ended: end of input is clean here */
+	int between_frames;
 	ZSTD_DStream *zstd;
 };
 
@@ -53,7 +54,10 @@ void zstream_freep(struct zstream **stream)
 	*stream = NULL;
 }
 
-/* Top up the input buffer; what is unread stays. Returns 0 at the end of the input too (input_ended). */
+/*
+ * Top up the input buffer; what is unread stays. Returns 0 at the end of the input too
+ * (input_ended).
+ */
 static int fill(struct zstream *stream, struct err *err)
 {
 	if (stream->input_ended || stream->fd < 0) {
@@ -173,7 +177,10 @@ static ssize_t read_plain(struct zstream *stream, void *to, size_t max)
 static ssize_t read_gzip(struct zstream *stream, void *to, size_t max, struct err *err)
 {
 	if (stream->between_frames) {
-		/* Several members in a row are one file; anything else behind a member is padding or damage. */
+		/*
+		 * Several members in a row are one file; anything else behind a member is padding
+		 * or damage.
+		 */
 		if (stream->buf[stream->pos] != 0x1f) {
 			end_damaged(stream, "bytes behind the compressed data");
 			return 0;
@@ -220,7 +227,10 @@ static ssize_t read_zstd(struct zstream *stream, void *to, size_t max, struct er
 ssize_t zstream_read(struct zstream *stream, void *to, size_t max, struct err *err)
 {
 	while (!stream->ended && max) {
-		/* zstd may hold decoded bytes back with its input used up: it is asked once more before the end. */
+		/*
+		 * zstd may hold decoded bytes back with its input used up: it is asked once more
+		 * before the end.
+		 */
 		if (stream->pos == stream->len && !stream->input_ended) {
 			int rc = fill(stream, err);
 			if (rc < 0)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zwriter.c - the writing half of zstream.h: a stdio stream whose bytes are compressed on their way into another one. */
+/*
+ * zwriter.c - the writing half of zstream.h: a stdio stream whose bytes are compressed on their way
+ * into another one.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * kernel.h - the kernel's types as far as our programs read them. Fields are found by BTF when a program is loaded
- * (preserve_access_index), so this is no copy of a header and order and size mean nothing.
+ * kernel.h - the kernel's types as far as our programs read them. Fields are found by BTF when a
+ * program is loaded (preserve_access_index), so this is no copy of a header and order and size mean
+ * nothing.
  */
 #ifndef BPF_KERNEL_H
 #define BPF_KERNEL_H
@@ -136,7 +137,9 @@ struct mm_struct {
 	unsigned long exec_vm; /* pages mapped executable */
 } KERNEL_TYPE;
 
-/* What the kernel keeps of returns that somebody probes: on the stack its own page stands instead. */
+/*
+ * What the kernel keeps of returns that somebody probes: on the stack its own page stands instead.
+ */
 struct return_instance {
 	unsigned long stack, orig_ret_vaddr;
 	struct return_instance *next;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* moves.h - pages that migration brings elsewhere take their owner along. For pages.bpf.c alone, behind its count(). */
+/*
+ * moves.h - pages that migration brings elsewhere take their owner along. For pages.bpf.c alone,
+ * behind its count().
+ */
 #ifndef BPF_MOVES_H
 #define BPF_MOVES_H
 
@@ -20,7 +23,10 @@ struct {
 
 INLINE void move_begins(uint64_t addr, uint64_t entry)
 {
-	/* how x86-64 writes a page number into an entry that is not present: inverted, 14 bits up, 5 of the type above it */
+	/*
+	 * how x86-64 writes a page number into an entry that is not present: inverted, 14 bits up,
+	 * 5 of the type above it
+	 */
 	uint64_t pfn = ((~entry << 5) >> 14) & PFN_MASK, at = index_of(pfn);
 	struct pages_part *part = part_of(pfn);
 	if (!part || at >= pages_part_len || !part->v[at])

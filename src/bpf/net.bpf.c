@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * net.bpf.c - what recorded processes send and receive by TCP, at the place where every kind of call comes together.
+ * net.bpf.c - what recorded processes send and receive by TCP, at the place where every kind of
+ * call comes together.
  *
- * Payload: cgroup_skb programs see each segment as it leaves a socket or reaches it, whatever call moved it (write, sendmsg,
- * sendfile, splice, io_uring), with its sequence number. Sockets: their state changes. Processes: fork and exit. Nothing here
- * waits: what finds no room is counted and, by sequence numbers, missed to the byte by the reader.
+ * Payload: cgroup_skb programs see each segment as it leaves a socket or reaches it, whatever call
+ * moved it (write, sendmsg, sendfile, splice, io_uring), with its sequence number. Sockets: their
+ * state changes. Processes: fork and exit. Nothing here waits: what finds no room is counted and,
+ * by sequence numbers, missed to the byte by the reader.
  */
 #include "bpf/kernel.h"
 
@@ -37,7 +39,10 @@ const volatile uint64_t net_ring_bytes = 0;
 
 /* of enum wire_net_wake; its own map, so that the loader may map it */
 volatile uint32_t net_wake = WIRE_NET_WAKE_NOT;
-/* net_find runs three times: listeners on watched ports, other listeners of the processes found, their connections */
+/*
+ * net_find runs three times: listeners on watched ports, other listeners of the processes found,
+ * their connections
+ */
 volatile uint32_t net_find_pass = 0;
 
 struct {
@@ -138,7 +143,7 @@ INLINE void put_event(void *record, uint64_t bytes)
 	}
 }
 
-/* ---- payload ------------------------------------------------------------------------------------------------------ */
+/* ---- payload --------------------------------------------------------------------------------- */
 
 INLINE struct wire_net_slot *slot_take(void)
 {
@@ -211,7 +216,10 @@ INLINE void lose(struct wire_net_socket *socket, struct wire_net_counters *c, in
 INLINE void copy(struct __sk_buff *skb, struct wire_net_socket *socket, struct wire_net_counters *c,
 		 const struct segment *seg, uint64_t cookie, uint32_t settled, int out)
 {
-	/* a socket that was not there yet: the reader finds it by the addresses, so headers come along */
+	/*
+	 * a socket that was not there yet: the reader finds it by the addresses, so headers come
+	 * along
+	 */
 	int early = socket->listener;
 	struct wire_net_slot *slot = slot_take();
 	if (!slot) {
@@ -318,7 +326,7 @@ int net_ingress(struct __sk_buff *skb)
 	return 1;
 }
 
-/* ---- processes ---------------------------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 /* The process's id as the loader sees it; 0 = it does not. */
 INLINE uint32_t process_of(struct task_struct *task)
@@ -374,7 +382,7 @@ int BPF_PROG(net_exit, struct task_struct *task)
 	return 0;
 }
 
-/* ---- sockets ------------------------------------------------------------------------------------------------------ */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 INLINE void map_v4(uint8_t ip[16], uint32_t v4)
 {
@@ -400,8 +408,8 @@ INLINE void addresses(struct sock *sk, struct wire_net_socket *socket)
 }
 
 /*
- * Where both streams begin. TCP counts the bytes it moved, and one for the SYN that it sent itself. Read without the socket's
- * lock where it was found open, so until two readings agree.
+ * Where both streams begin. TCP counts the bytes it moved, and one for the SYN that it sent itself.
+ * Read without the socket's lock where it was found open, so until two readings agree.
  */
 INLINE void firsts(struct sock *sk, struct wire_net_socket *socket)
 {
@@ -460,13 +468,19 @@ INLINE uint32_t netns_of(struct sock *sk)
 	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 }
 
-/* A function of its own: the compiler would mix the two answers' pointers, which the verifier forbids. */
+/*
+ * A function of its own: the compiler would mix the two answers' pointers, which the verifier
+ * forbids.
+ */
 static __attribute__((noinline)) int is_watched(uint16_t port)
 {
 	return bpf_map_lookup_elem(&net_watch, &port) ? 1 : 0;
 }
 
-/* Connections to @key are the latest listener's; @more is 1 for a socket that was not counted there yet. */
+/*
+ * Connections to @key are the latest listener's; @more is 1 for a socket that was not counted there
+ * yet.
+ */
 INLINE void put_listener(const struct listener_key *key, struct listener *listener, uint32_t more)
 {
 	listener->sockets = more;
@@ -634,8 +648,9 @@ INLINE void state(struct sock *sk, int old, int new)
 }
 
 /*
- * Twice: a program is left out where it interrupts itself on a CPU (a connection that arrives while a process is inside
- * connect()), and then the other copy is not running. The first of the two does the work.
+ * Twice: a program is left out where it interrupts itself on a CPU (a connection that arrives while
+ * a process is inside connect()), and then the other copy is not running. The first of the two does
+ * the work.
  */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(net_state, struct sock *sk, int old, int new)
@@ -651,7 +666,7 @@ int BPF_PROG(net_state_again, struct sock *sk, int old, int new)
 	return 0;
 }
 
-/* ---- what runs already -------------------------------------------------------------------------------------------- */
+/* ---- what runs already ----------------------------------------------------------------------- */
 
 /* Over the open files of all processes: first the nodes, then everything of theirs. */
 SEC("iter/task_file")
@@ -686,7 +701,10 @@ int net_find(struct bpf_iter__task_file *ctx)
 		.node_port = known->node_port
 	};
 	addresses(sk, &socket);
-	/* nothing in the kernel remembers who opened it: who shares a port with a listener was accepted */
+	/*
+	 * nothing in the kernel remembers who opened it: who shares a port with a listener was
+	 * accepted
+	 */
 	struct listener_key key = { .netns = netns_of(sk), .port = socket.local_port };
 	struct listener *listener = bpf_map_lookup_elem(&net_listeners, &key);
 	if (listener && listener->ignored)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * owner.h - the table of owners, a word a physical page, and what each owner's stack has live: the two are changed together, so
- * that the sums of the second are always those of the first.
+ * owner.h - the table of owners, a word a physical page, and what each owner's stack has live: the
+ * two are changed together, so that the sums of the second are always those of the first.
  */
 #ifndef BPF_OWNER_H
 #define BPF_OWNER_H
@@ -49,7 +49,10 @@ INLINE struct pages_part *part_of(uint64_t pfn)
 	return bpf_map_lookup_elem(&pages_owner, &key);
 }
 
-/* What is compared with a bound has to be the very value that is added to a pointer, or the verifier loses it. */
+/*
+ * What is compared with a bound has to be the very value that is added to a pointer, or the
+ * verifier loses it.
+ */
 #define OPAQUE(x) asm volatile("" : "+r"(x))
 
 INLINE uint64_t index_of(uint64_t pfn)
@@ -79,8 +82,8 @@ struct run {
 	uint64_t at;
 	uint32_t owner; /* to be written */
 	uint32_t flip;  /* FLIP_*: instead of writing, change CACHE where there is an owner */
-	uint32_t
-		taken; /* words that had one; as a mark: the verifier multiplies by what it can count */
+	/* words that had one; as a mark: the verifier multiplies by what it can count */
+	uint32_t taken;
 };
 #define FLIP_SET 3
 #define FLIP_CLEAR 1
@@ -107,7 +110,8 @@ static long run_word(uint32_t i, struct run *run)
 }
 
 /*
- * Write @owner (0: clear) over 2^order words, or flip; what stood there is taken off its stack. Return: 1 if anything did,
+ * Write @owner (0: clear) over 2^order words, or flip; what stood there is taken off its stack.
+ * Return: 1 if anything did,
  * -1 beyond the table.
  */
 __attribute__((noinline)) int write_run(uint64_t pfn, uint32_t order, uint32_t owner, uint32_t flip)
@@ -124,7 +128,9 @@ __attribute__((noinline)) int write_run(uint64_t pfn, uint32_t order, uint32_t o
 	return run.taken ? 1 : 0;
 }
 
-/* One page, nobody's by now: what every page of the machine costs. Return: 1 if it was somebody's. */
+/*
+ * One page, nobody's by now: what every page of the machine costs. Return: 1 if it was somebody's.
+ */
 INLINE int clear(uint64_t pfn, uint32_t order)
 {
 	if (order)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * pages.bpf.c - who owns each physical page: the process and the call stack for which the page allocator handed it out.
+ * pages.bpf.c - who owns each physical page: the process and the call stack for which the page
+ * allocator handed it out.
  *
- * A word a page, written when a page is allocated for a process that is followed and cleared when it is freed by whomever.
- * Page cache and migration change it. Faults that map what was there already are noted by 64 KiB windows. Nothing is
- * streamed: user space maps the tables and joins them with the page tables of its targets (source/pageown_walk.c).
+ * A word a page, written when a page is allocated for a process that is followed and cleared when
+ * it is freed by whomever. Page cache and migration change it. Faults that map what was there
+ * already are noted by 64 KiB windows. Nothing is streamed: user space maps the tables and joins
+ * them with the page tables of its targets (source/pageown_walk.c).
  */
 #include "bpf/kernel.h"
 
@@ -42,7 +44,10 @@ uint64_t pages_pool_used = 0;
 uint64_t pages_counters[WIRE_PAGES_COUNTERS] = { 0 };
 uint32_t pages_asleep = 0; /* user space waits to be told of the next stack that is new */
 struct wire_pages_ring pages_given_back[WIRE_PAGES_CLASSES] = { 0 };
-/* How many followed processes have these low bits in their id: most of the machine is told from ours by one load. */
+/*
+ * How many followed processes have these low bits in their id: most of the machine is told from
+ * ours by one load.
+ */
 uint32_t pages_maybe[65536] = { 0 };
 
 struct {
@@ -138,7 +143,7 @@ INLINE void tell(uint32_t kind, uint32_t pid, uint32_t other, uint32_t epoch)
 		count(WIRE_PAGES_COUNT_EVENTS_LOST, 1);
 }
 
-/* ---- stacks --------------------------------------------------------------------------------------------------------- */
+/* ---- stacks ---------------------------------------------------------------------------------- */
 
 /* A number that user space has given back, with room for that many words; 0: none. */
 INLINE uint32_t take_given_back(uint32_t class)
@@ -298,7 +303,7 @@ static __attribute__((noinline)) uint32_t stack_of(void *ctx, uint32_t pid, uint
 	return id;
 }
 
-/* ---- pages come and go ---------------------------------------------------------------------------------------------- */
+/* ---- pages come and go ----------------------------------------------------------------------- */
 
 /* This thread's fault, if it is handling one. */
 INLINE struct wire_pages_fault *fault_of(uint32_t tid)
@@ -415,7 +420,7 @@ int pages_uncached(uint64_t *ctx)
 	return flip(pfn_of(ctx[0]), FLIP_CLEAR);
 }
 
-/* ---- faults --------------------------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 #define VM_HUGETLB 0x400000ul
 #define HUGE_BYTES (2ull << 20)
@@ -535,8 +540,8 @@ static long populate_window(uint32_t i, struct populate *p)
 }
 
 /*
- * No fault: a system call maps what it was told to. Its windows are noted with the first of its pages. Return: how many there are;
- * 0: this is no such call, or the same one.
+ * No fault: a system call maps what it was told to. Its windows are noted with the first of its
+ * pages. Return: how many there are; 0: this is no such call, or the same one.
  */
 INLINE uint32_t populates(struct pt_regs *regs, struct wire_pages_fault *fault)
 {
@@ -550,7 +555,10 @@ INLINE uint32_t populates(struct pt_regs *regs, struct wire_pages_fault *fault)
 	return windows < POPULATE_MAX ? (uint32_t)windows : POPULATE_MAX;
 }
 
-/* Pages of files or of shared memory were mapped: for whom, the fault says. Sums are never made of these. */
+/*
+ * Pages of files or of shared memory were mapped: for whom, the fault says. Sums are never made of
+ * these.
+ */
 INLINE int take_mapped(uint64_t *ctx)
 {
 	uint32_t member = (uint32_t)ctx[1], pid, tid;
@@ -577,7 +585,10 @@ INLINE int take_mapped(uint64_t *ctx)
 	}
 	p.stack = stack_of(ctx, pid, tid, process->owner, process->epoch);
 	p.first = (fault->populated - 1) >> WIRE_PAGES_WINDOW_SHIFT;
-	/* how many stands in the table and not in a register: the walk is looked through once for both ways */
+	/*
+	 * how many stands in the table and not in a register: the walk is looked through once for
+	 * both ways
+	 */
 	if (fault->windows)
 		bpf_loop(fault->windows, populate_window, &p, 0);
 	else
@@ -593,7 +604,7 @@ int pages_mapped(uint64_t *ctx)
 
 #include "bpf/preempted.h"
 
-/* ---- processes ------------------------------------------------------------------------------------------------------ */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 #define LEVELS_MAX 33 /* of pid namespaces */
 
@@ -713,7 +724,10 @@ int BPF_PROG(pages_exec, struct task_struct *task)
 		process = bpf_map_lookup_elem(&pages_processes, &pid);
 	}
 	if (process) {
-		/* read, not followed: a pointer behind @task takes the verifier as long as a small program */
+		/*
+		 * read, not followed: a pointer behind @task takes the verifier as long as a small
+		 * program
+		 */
 		process->code_pages = BPF_CORE_READ(task, mm, exec_vm);
 		tell(WIRE_PAGES_EXEC, pid, 0, process->epoch);
 	}
@@ -738,7 +752,7 @@ int BPF_PROG(pages_exit, struct task_struct *task)
 	return 0;
 }
 
-/* ---- before all of it: where the kernel has its list of pages ------------------------------------------------------- */
+/* ---- before all of it: where the kernel has its list of pages -------------------------------- */
 
 SEC("raw_tp/mm_page_alloc")
 int pages_calibrate(uint64_t *ctx)

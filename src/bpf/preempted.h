@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * preempted.h - the same events once more, by another way. For pages.bpf.c alone, behind its take_*() functions.
+ * preempted.h - the same events once more, by another way. For pages.bpf.c alone, behind its
+ * take_*() functions.
  *
- * From 7.0 on the kernel preempts programs on raw tracepoints, and leaves the same program out wherever it would run on that CPU
- * meanwhile: for a whole time slice of another thread. Those on classic tracepoints it does not preempt, but leaves them out while a
- * system call on a map is preempted. What both tell is taken once: each of these finds what the other has done, or does it again to
- * the same end. The counters of RSS have no classic tracepoint that is cheap: two programs on the raw one stand in for each other.
+ * From 7.0 on the kernel preempts programs on raw tracepoints, and leaves the same program out
+ * wherever it would run on that CPU meanwhile: for a whole time slice of another thread. Those on
+ * classic tracepoints it does not preempt, but leaves them out while a system call on a map is
+ * preempted. What both tell is taken once: each of these finds what the other has done, or does it
+ * again to the same end. The counters of RSS have no classic tracepoint that is cheap: two programs
+ * on the raw one stand in for each other.
  */
 #ifndef BPF_PREEMPTED_H
 #define BPF_PREEMPTED_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sample.bpf.c - calls of allocators, some of them taken: where each came from, how large it was, and while leaks are looked
- * for which of them are live. A probe costs half a microsecond by itself, so what matters here is only that the call
- * which is not taken leaves at once.
+ * sample.bpf.c - calls of allocators, some of them taken: where each came from, how large it was,
+ * and while leaks are looked for which of them are live. A probe costs half a microsecond by
+ * itself, so what matters here is only that the call which is not taken leaves at once.
  */
 #include "bpf/kernel.h"
 
@@ -25,8 +25,9 @@ const volatile uint64_t sample_bytes_min = 0, sample_bytes_max = ~0ULL;
 const volatile uint32_t sample_every = 0; /* not 0: each call with the same chance, 1 in so many */
 const volatile uint32_t sample_track = 0; /* 1: what is live is followed */
 /*
- * 1: returns are trapped by a link of their own, and so of every call. The kernel's return address then stands below whatever a
- * function jumps to, where no stack can be walked: what otherwise counts where it arrives counts where it begins.
+ * 1: returns are trapped by a link of their own, and so of every call. The kernel's return address
+ * then stands below whatever a function jumps to, where no stack can be walked: what otherwise
+ * counts where it arrives counts where it begins.
  */
 const volatile uint32_t sample_two_links = 0;
 /* not 0: of this thread alone; of threads of this name alone */
@@ -70,7 +71,8 @@ struct {
 
 struct {
 	__uint(type,
-	       BPF_MAP_TYPE_LRU_HASH); /* a thread that dies in a call, or leaves it by longjmp, takes no place for ever */
+	       /* a thread that dies in a call, or leaves it by longjmp, takes no place for ever */
+	       BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
 	__type(value, struct wire_sample_pending);
@@ -100,7 +102,9 @@ struct {
 	__type(value, uint64_t);
 } sample_hits SEC(".maps");
 
-/* How many calls this CPU may still see until the loader looks at what they cost; 0: nobody asked. */
+/*
+ * How many calls this CPU may still see until the loader looks at what they cost; 0: nobody asked.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -115,11 +119,17 @@ struct {
 } sample_wake SEC(".maps");
 
 /* Room for what is too large for the stack; with a mark, as one program may interrupt another. */
-/* A copy of the registers, which may be indexed; the context may not. The layout is the architecture's and never changes. */
+/*
+ * A copy of the registers, which may be indexed; the context may not. The layout is the
+ * architecture's and never changes.
+ */
 struct all_regs {
 	uint64_t v[32]; /* WIRE_SAMPLE_SLOTS of them */
 };
-/* What stack_at() and enter_told() are told. The verifier looks through both once in a program, wherever they are called. */
+/*
+ * What stack_at() and enter_told() are told. The verifier looks through both once in a program,
+ * wherever they are called.
+ */
 struct sample_told {
 	uint64_t ip, sp, bp, bx;
 	uint64_t stack, bytes;
@@ -194,8 +204,9 @@ static UNWIND_INLINE int is_asked_thread(uint32_t tid)
 }
 
 /*
- * The register that four bits of a cookie name. A variable index into the context is refused, and so is what the compiler makes
- * of branches that look alike: a load at an offset that it computes. Each has a text of its own.
+ * The register that four bits of a cookie name. A variable index into the context is refused, and
+ * so is what the compiler makes of branches that look alike: a load at an offset that it computes.
+ * Each has a text of its own.
  */
 #define REG_OF(name)                                        \
 	({                                                  \
@@ -259,14 +270,19 @@ static UNWIND_INLINE void put_event(uint32_t kind, uint32_t pid, uint32_t tid, u
 		count_by(WIRE_SAMPLE_LOST_EVENTS, 1);
 }
 
-/* This CPU's room, by whoever has begun it: what is only handed on to a function may not be handed to a map by Linux 6.1. */
+/*
+ * This CPU's room, by whoever has begun it: what is only handed on to a function may not be handed
+ * to a map by Linux 6.1.
+ */
 static UNWIND_INLINE struct sample_room *room_told(void)
 {
 	uint32_t zero = 0;
 	return bpf_map_lookup_elem(&sample_rooms, &zero);
 }
 
-/* The stack of the place that the room was told: its hash, kept; 0 where there is none or no room. */
+/*
+ * The stack of the place that the room was told: its hash, kept; 0 where there is none or no room.
+ */
 WALK_APART uint64_t stack_at(void)
 {
 	struct sample_room *room = room_told();
@@ -410,7 +426,10 @@ static UNWIND_INLINE void hit(struct pt_regs *regs, uint64_t cookie)
 		note_caller(regs, number);
 }
 
-/* The size that a call asks for, saturating. 1: another function that is probed is going to get it; -1: it will be refused. */
+/*
+ * The size that a call asks for, saturating. 1: another function that is probed is going to get it;
+ * -1: it will be refused.
+ */
 static UNWIND_INLINE int size_of_call(struct pt_regs *regs, uint64_t cookie, uint64_t *bytes)
 {
 	uint64_t size = reg_of(regs, cookie & 15), times;
@@ -478,8 +497,8 @@ static UNWIND_INLINE void put_live(uint32_t pid, uint64_t addr, const struct wir
 #include "bpf/sample_hooks.h"
 
 /*
- * Allocations alone: nothing is known of the result, so a call that fails counts, which asks for too
- * much to be missed.
+ * Allocations alone: nothing is known of the result, so a call that fails counts, which asks for
+ * too much to be missed.
  */
 
 static UNWIND_INLINE int take_call(struct pt_regs *regs)
@@ -567,15 +586,17 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 	outer = bpf_map_lookup_elem(&sample_pending, &tid);
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp);
 	if (!(caller &
-	      0xfff)) { /* somebody else's return probe; told by the place where it really returns to */
+	      /* somebody else's return probe; told by the place where it really returns to */
+	      0xfff)) {
 		uint64_t real = walk_real_return(regs->sp);
 		caller = real ? real : caller;
 	}
 	if (outer) {
 		/*
-		 * What is called by the outer one, or jumped to from it, stands above its return address, which is the kernel's as long
-		 * as it has not returned: the beginning of a page. Where another call has been made from the same place since, the outer
-		 * one was left by longjmp() or an exception.
+		 * What is called by the outer one, or jumped to from it, stands above its return
+		 * address, which is the kernel's as long as it has not returned: the beginning of a
+		 * page. Where another call has been made from the same place since, the outer one
+		 * was left by longjmp() or an exception.
 		 */
 		uint64_t there = 0;
 		if (bpf_ktime_get_ns() - outer->time_ns < CALL_NS && regs->sp <= outer->sp &&
@@ -685,9 +706,11 @@ static UNWIND_INLINE void call_ends(struct pt_regs *regs)
 }
 
 /*
- * Whether a session's program stands at the return. The kernel would say so by a function whose type has changed after 6.18, and the
- * loader refuses what has the other one; so it is told by where the thread is. At the entry that is the probe, of whose address the
- * cookie has the place in its page; where a caller's place is the same by chance the address of the call that was noted tells.
+ * Whether a session's program stands at the return. The kernel would say so by a function whose
+ * type has changed after 6.18, and the loader refuses what has the other one; so it is told by
+ * where the thread is. At the entry that is the probe, of whose address the cookie has the place in
+ * its page; where a caller's place is the same by chance the address of the call that was noted
+ * tells.
  */
 static UNWIND_INLINE int is_return(struct pt_regs *regs, uint64_t cookie)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sample_activity.h - what the processes do while a window is open: how long they run, and whether threads that call allocators have
- * done what there was to do. For sample.bpf.c alone, before its hit(). Every switch of a thread is seen as it leaves a processor; what
- * runs when the window begins and ends is looked at by an interrupt of that processor.
+ * sample_activity.h - what the processes do while a window is open: how long they run, and whether
+ * threads that call allocators have done what there was to do. For sample.bpf.c alone, before its
+ * hit(). Every switch of a thread is seen as it leaves a processor; what runs when the window
+ * begins and ends is looked at by an interrupt of that processor.
  */
 #ifndef BPF_SAMPLE_ACTIVITY_H
 #define BPF_SAMPLE_ACTIVITY_H
@@ -70,7 +71,10 @@ static UNWIND_INLINE void note_caller(struct pt_regs *regs, uint32_t number)
 		bpf_map_update_elem(&sample_callers, &tid, &caller, BPF_ANY);
 }
 
-/* The thread that ran here until now, when it leaves the processor (@left), or a window begins or ends. */
+/*
+ * The thread that ran here until now, when it leaves the processor (@left), or a window begins or
+ * ends.
+ */
 static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 {
 	uint32_t zero = 0, pid, tid, own = (uint32_t)bpf_get_current_pid_tgid();
@@ -95,7 +99,8 @@ static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 			caller->run_us += us;
 			if (!caller->awake_ns)
 				caller->awake_ns = a->since_ns;
-			if (caller->waits) { /* it went on meanwhile, wherever it was made to wait */
+			/* it went on meanwhile, wherever it was made to wait */
+			if (caller->waits) {
 				a->waiting--;
 				a->waiting_ns -= (int64_t)caller->awake_ns;
 				if (a->since_ns > caller->left_ns)
@@ -121,7 +126,10 @@ static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 		a->caller = 0;
 }
 
-/* Whether it was made to leave, who, for whom, and from 5.18 on what it does now: 0 is nothing but wait for a processor. */
+/*
+ * Whether it was made to leave, who, for whom, and from 5.18 on what it does now: 0 is nothing but
+ * wait for a processor.
+ */
 SEC("raw_tp/sched_switch")
 int sample_switched(uint64_t *ctx)
 {

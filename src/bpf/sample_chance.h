@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sample_chance.h - which calls are taken, and for how many of its kind each stands. A part of sample.bpf.c. Most of these are functions
- * that the verifier looks through by themselves: their branches are not multiplied with those of whoever calls.
+ * sample_chance.h - which calls are taken, and for how many of its kind each stands. A part of
+ * sample.bpf.c. Most of these are functions that the verifier looks through by themselves: their
+ * branches are not multiplied with those of whoever calls.
  */
 #ifndef BPF_SAMPLE_CHANCE_H
 #define BPF_SAMPLE_CHANCE_H
@@ -82,7 +83,10 @@ static UNWIND_INLINE uint64_t weight_of(uint32_t chance)
 	return chance == WIRE_SAMPLE_ALWAYS ? 1 << 16 : (1ULL << 48) / (chance ? chance : 1);
 }
 
-/* No more than 2^20 calls stand for one another by their number, and no address space has 2^47 bytes. */
+/*
+ * No more than 2^20 calls stand for one another by their number, and no address space has 2^47
+ * bytes.
+ */
 WALK_APART uint64_t weigh(uint64_t bytes, uint32_t chance)
 {
 	uint64_t weight = weight_of(chance);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sample_hooks.h - what allocators sample by themselves: jemalloc's events, and static probes by the otel_memory contract.
- * A part of sample.bpf.c.
+ * sample_hooks.h - what allocators sample by themselves: jemalloc's events, and static probes by
+ * the otel_memory contract. A part of sample.bpf.c.
  */
 #ifndef BPF_SAMPLE_HOOKS_H
 #define BPF_SAMPLE_HOOKS_H
 
-/* Of jemalloc 5.3's te_ctx_t: which of a thread's two counters passed its mark, the counter, and what it was the last time. */
+/*
+ * Of jemalloc 5.3's te_ctx_t: which of a thread's two counters passed its mark, the counter, and
+ * what it was the last time.
+ */
 struct jemalloc_event {
 	uint8_t is_alloc, reserved[7];
 	uint64_t current, last;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sample_kernel.h - the kernel's own allocations, at its tracepoints: slab objects, what kmalloc() gives, pages and per-CPU memory.
- * A part of sample.bpf.c, whose tables, chances and books it shares; rows are of no process.
+ * sample_kernel.h - the kernel's own allocations, at its tracepoints: slab objects, what kmalloc()
+ * gives, pages and per-CPU memory. A part of sample.bpf.c, whose tables, chances and books it
+ * shares; rows are of no process.
  */
 #ifndef BPF_SAMPLE_KERNEL_H
 #define BPF_SAMPLE_KERNEL_H
@@ -50,7 +51,10 @@ struct kernel_mix {
 	uint64_t hash;
 };
 
-/* As a function of its own: unrolled, with all that may come before it, it is more than Linux 6.1 looks through. */
+/*
+ * As a function of its own: unrolled, with all that may come before it, it is more than Linux 6.1
+ * looks through.
+ */
 static long kernel_mix_frame(uint32_t i, struct kernel_mix *mix)
 {
 	struct wire_sample_stack *stack = &mix->room->stack;

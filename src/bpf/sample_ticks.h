@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sample_ticks.h - a clock that looks where the processes are while a window is open: at work of their own, or in a probe. Its share of
- * their time is what the probes take from them, whatever that is on this machine and at this load: nobody has to know the price of
- * a probe. For sample_activity.h alone.
+ * sample_ticks.h - a clock that looks where the processes are while a window is open: at work of
+ * their own, or in a probe. Its share of their time is what the probes take from them, whatever
+ * that is on this machine and at this load: nobody has to know the price of a probe. For
+ * sample_activity.h alone.
  *
- * On the way out of a probe no interrupt comes until the next instruction of the program's is about to run: a tick that meets the
- * processes exactly there is the probe's.
+ * On the way out of a probe no interrupt comes until the next instruction of the program's is about
+ * to run: a tick that meets the processes exactly there is the probe's.
  */
 #ifndef BPF_SAMPLE_TICKS_H
 #define BPF_SAMPLE_TICKS_H
@@ -40,7 +41,10 @@ struct task_struct___xol {
 #define XOL_BYTES 4096
 #define BEHIND_BYTES 4 /* the interrupt may come an instruction late */
 
-/* Of what the program of a perf event is given: the registers as the architecture has them, words 16 and 17 of which are these. */
+/*
+ * Of what the program of a perf event is given: the registers as the architecture has them, words
+ * 16 and 17 of which are these.
+ */
 struct tick_context {
 	uint64_t others[16];
 	uint64_t ip, cs;

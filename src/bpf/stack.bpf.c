@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stack.bpf.c - the stack of every call of one function, of programs with or without frame pointers, and those of the
- * system calls that map memory. The step is the very source that the preload library runs (unwind/step.h), the recipes
- * are the tables of sym/unwind_rows.h.
+ * stack.bpf.c - the stack of every call of one function, of programs with or without frame
+ * pointers, and those of the system calls that map memory. The step is the very source that the
+ * preload library runs (unwind/step.h), the recipes are the tables of sym/unwind_rows.h.
  */
 #include "bpf/kernel.h"
 
@@ -118,7 +118,10 @@ static UNWIND_INLINE uint64_t whole_pages(uint64_t bytes)
 	return (bytes + 4095) & ~4095ULL;
 }
 
-/* The stack of the system call: its hash, which the first record of each carries; 0 = it could not be walked or sent. */
+/*
+ * The stack of the system call: its hash, which the first record of each carries; 0 = it could not
+ * be walked or sent.
+ */
 static UNWIND_INLINE uint64_t stack_of_call(struct pt_regs *regs, uint32_t pid, uint32_t tid)
 {
 	uint32_t slot = 0, one = 1;
@@ -162,7 +165,10 @@ static UNWIND_INLINE void put_extent(struct wire_extent_key *key, struct wire_ex
 		walk_count(WIRE_STACK_EXTENTS_LOST, 1);
 }
 
-/* What begins at @start goes, or begins where the hole ends. A hole in its middle is the reader's to find: nothing is mapped. */
+/*
+ * What begins at @start goes, or begins where the hole ends. A hole in its middle is the reader's
+ * to find: nothing is mapped.
+ */
 static UNWIND_INLINE void cut_extent(uint32_t pid, uint64_t start, uint64_t bytes)
 {
 	struct wire_extent_key key = { .start = start, .pid = pid };
@@ -191,7 +197,10 @@ static UNWIND_INLINE void move_extent(uint32_t pid, uint64_t from, uint64_t to, 
 	put_extent(&key, &moved);
 }
 
-/* prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name) that failed: a kernel without names, or one that objects. */
+/*
+ * prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name) that failed: a kernel without names,
+ * or one that objects.
+ */
 static UNWIND_INLINE void put_name(struct pt_regs *regs, uint32_t pid)
 {
 	struct wire_extent_key key = { .start = regs->dx, .pid = pid };

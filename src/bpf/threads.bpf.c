@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * threads.bpf.c - the stack pointers of a process's threads, whether they wait or run, without stopping any: the registers
- * that each saved when it last entered the kernel, which at the latest the timer makes it do.
+ * threads.bpf.c - the stack pointers of a process's threads, whether they wait or run, without
+ * stopping any: the registers that each saved when it last entered the kernel, which at the latest
+ * the timer makes it do.
  */
 #include "bpf/kernel.h"
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * walk.h - the repetition around unwind/step.h for programs in the kernel: where recipes and stack words come from.
+ * walk.h - the repetition around unwind/step.h for programs in the kernel: where recipes and stack
+ * words come from.
  *
- * What the verifier wants, measured: all walk state in map memory (it sees unknown values there, so iterations look
- * alike and are verified once), every index masked as a 64-bit number, a search without branches on data. The user's
- * stack is read in blocks up to the end of a page: a copy that touches an unmapped page fails as a whole.
+ * What the verifier wants, measured: all walk state in map memory (it sees unknown values there, so
+ * iterations look alike and are verified once), every index masked as a 64-bit number, a search
+ * without branches on data. The user's stack is read in blocks up to the end of a page: a copy that
+ * touches an unmapped page fails as a whole.
  */
 #ifndef BPF_WALK_H
 #define BPF_WALK_H
@@ -39,9 +41,10 @@ struct walk {
 		next; /* what a frame pointer names: kept here, since BPF's stack is small */
 	struct wire_stack out;
 	/*
-	 * Copies of stack memory, one of an even page and one of an odd page: a frame across two pages needs both, by
-	 * turns. Of each, words from at to at + last can be read; nothing yet: 0 and 0, as nothing is at 0. A byte stands
-	 * at its address modulo two pages, so a word is loaded without waiting for where its copy begins.
+	 * Copies of stack memory, one of an even page and one of an odd page: a frame across two
+	 * pages needs both, by turns. Of each, words from at to at + last can be read; nothing yet:
+	 * 0 and 0, as nothing is at 0. A byte stands at its address modulo two pages, so a word is
+	 * loaded without waiting for where its copy begins.
 	 */
 	uint64_t at[2], last[2];
 	uint8_t bytes[2 * WALK_PAGE +
@@ -92,7 +95,10 @@ struct {
 	__type(value, struct walk);
 } walk_scratch SEC(".maps");
 
-/* An ordinary array indexed by CPU and slot: per-CPU values over 32 KiB are refused. Sized by the loader. */
+/*
+ * An ordinary array indexed by CPU and slot: per-CPU values over 32 KiB are refused. Sized by the
+ * loader.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -112,8 +118,8 @@ struct {
 } walk_counters SEC(".maps");
 
 /*
- * Functions that are not static are verified once, whatever is known where they are called; in return they know nothing
- * of their caller, and look their maps up themselves.
+ * Functions that are not static are verified once, whatever is known where they are called; in
+ * return they know nothing of their caller, and look their maps up themselves.
  */
 #define WALK_APART __attribute__((noinline))
 
@@ -140,8 +146,9 @@ WALK_APART int walk_fill(struct walk *w, uint64_t addr)
 	w->at[page] = 0;
 	w->last[page] = 0;
 	/*
-	 * A word across two pages comes alone; else from the frame's own stack pointer on if that is in this page, else
-	 * with what the function pushed: the return address is loaded first, and rbp was saved right below it.
+	 * A word across two pages comes alone; else from the frame's own stack pointer on if that
+	 * is in this page, else with what the function pushed: the return address is loaded first,
+	 * and rbp was saved right below it.
 	 */
 	if ((addr & (WALK_PAGE - 1)) <= WALK_PAGE - 8) {
 		if (w->sp < addr && !((w->sp ^ addr) & ~(uint64_t)(WALK_PAGE - 1)) &&
@@ -347,8 +354,9 @@ WALK_APART int walk_is_behind_call(uint64_t ip)
 }
 
 /*
- * A function without recipes that calls nobody often makes no frame either, then rbp is its caller's or anything: where it returns
- * to stands at the stack pointer. That is believed where it leads to code behind a call. Return 1: @f is the caller.
+ * A function without recipes that calls nobody often makes no frame either, then rbp is its
+ * caller's or anything: where it returns to stands at the stack pointer. That is believed where it
+ * leads to code behind a call. Return 1: @f is the caller.
  */
 static UNWIND_INLINE int walk_leaf(struct walk *w, struct unwind_frame *f)
 {
@@ -363,8 +371,9 @@ static UNWIND_INLINE int walk_leaf(struct walk *w, struct unwind_frame *f)
 }
 
 /*
- * The frame pointer does not lead up this stack: a runtime that went to another one keeps it (Go, which calls C on the thread's
- * stack). What it names has to be a frame: a return address behind a call. Return as unwind_guess(), @w is the caller's then.
+ * The frame pointer does not lead up this stack: a runtime that went to another one keeps it (Go,
+ * which calls C on the thread's stack). What it names has to be a frame: a return address behind a
+ * call. Return as unwind_guess(), @w is the caller's then.
  */
 WALK_APART int walk_elsewhere(struct walk *w)
 {
@@ -386,9 +395,10 @@ WALK_APART int walk_elsewhere(struct walk *w)
 }
 
 /*
- * Whoever probes the return of a function, be it another tool, makes it return to a page of the kernel's. Of a call that was handed on by
- * a jump, or that is not the innermost, that page is what stands on the stack; where it really returns to is in the kernel's list, by the
- * place on the stack. Return 0 where nobody does that.
+ * Whoever probes the return of a function, be it another tool, makes it return to a page of the
+ * kernel's. Of a call that was handed on by a jump, or that is not the innermost, that page is what
+ * stands on the stack; where it really returns to is in the kernel's list, by the place on the
+ * stack. Return 0 where nobody does that.
  */
 WALK_APART uint64_t walk_real_return(uint64_t slot)
 {
@@ -425,7 +435,10 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 			return 0;
 		}
 	}
-	/* what a runtime makes may be new, or writable and not executable for a moment: a guess has led there */
+	/*
+	 * what a runtime makes may be new, or writable and not executable for a moment: a guess has
+	 * led there
+	 */
 	if (kind == WALK_NOT_CODE && w->guessed && walk_is_behind_call(f.ip))
 		kind = WALK_CODE;
 	if (kind == WALK_NOT_CODE) {
@@ -470,8 +483,8 @@ static UNWIND_INLINE int walk_frame(struct walk *w, uint64_t rule)
 }
 
 /*
- * Some frames at a time: where the kernel guards its returns against speculation, each costs as much as a third of a
- * frame.
+ * Some frames at a time: where the kernel guards its returns against speculation, each costs as
+ * much as a third of a frame.
  */
 static long walk_frames(uint32_t i, struct walk_tools *t)
 {
@@ -507,7 +520,9 @@ static UNWIND_INLINE void walk_count(uint32_t which, uint64_t by)
 		__sync_fetch_and_add(&counters->v[which & (WIRE_STACK_COUNTERS - 1)], by);
 }
 
-/* A scratch slot of this CPU for thread @tid; programs can be preempted by others, and interrupted. */
+/*
+ * A scratch slot of this CPU for thread @tid; programs can be preempted by others, and interrupted.
+ */
 static UNWIND_INLINE struct walk *walk_begin(uint32_t tid, uint32_t *slot)
 {
 	for (uint32_t i = 0; i < WIRE_STACK_SLOTS; i++) {
@@ -528,8 +543,8 @@ static UNWIND_INLINE void walk_end(struct walk *w)
 }
 
 /**
- * walk_stack() - walk from @regs (an exact place) into @w->out, which then holds everything but time, arg and ids.
- * Return 0; or -1 where the process is not tracked.
+ * walk_stack() - walk from @regs (an exact place) into @w->out, which then holds everything but
+ * time, arg and ids. Return 0; or -1 where the process is not tracked.
  */
 static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid, uint64_t ip,
 				    uint64_t sp, uint64_t bp, uint64_t bx)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c - `byteledger check`: what this machine permits this user, each line tried and not assumed. */
+/*
+ * check.c - `byteledger check`: what this machine permits this user, each line tried and not
+ * assumed.
+ */
 #include <stdio.h>
 #include <string.h>
 

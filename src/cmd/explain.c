@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - `byteledger explain`: the balance sheet of a process, of a program that is started, or of a recording. */
+/*
+ * explain.c - `byteledger explain`: the balance sheet of a process, of a program that is started,
+ * or of a recording.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +122,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* ---- one sheet ------------------------------------------------------------------------------------------------------------ */
+/* ---- one sheet ------------------------------------------------------------------------------- */
 
 /* What a sheet is told by: text shows functions, JSON every stack. */
 static struct explain_opt told_by(const struct explaining *x)
@@ -165,9 +168,14 @@ static int explain_file(const struct explaining *x, struct err *err)
 	return out_explain_diff_text(stdout, b.explain, after.explain, &opt, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------------------- */
+/*
+ * -------------------------------------------------------------------------------------------------
+ */
 
-/* Records, and explains the recording: into a file of its own that goes again, unless one was asked for. */
+/*
+ * Records, and explains the recording: into a file of its own that goes again, unless one was asked
+ * for.
+ */
 static int explain_program(struct explaining *x, char **argv)
 {
 	struct err err = { 0 };

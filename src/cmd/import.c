@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import.c - `byteledger import FILE -o OUT.blt`: a heaptrack file, or the library's rings, as a recording. */
+/*
+ * import.c - `byteledger import FILE -o OUT.blt`: a heaptrack file, or the library's rings, as a
+ * recording.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,13 +6,17 @@
 #include <argp.h>
 
 /**
- * memory_argp - a child parser without an input. When all words are parsed, this process and what it starts may take MEMORY_DEFAULT
- * bytes of private memory, or what the option says; what is above is -ENOMEM where it is asked for, and memory_hint() names the option.
- * 78 KB of compressed text can ask for gigabytes.
+ * memory_argp - a child parser without an input. When all words are parsed, this process and what
+ * it starts may take MEMORY_DEFAULT bytes of private memory, or what the option says; what is above
+ * is -ENOMEM where it is asked for, and memory_hint() names the option. 78 KB of compressed text
+ * can ask for gigabytes.
  */
 extern const struct argp memory_argp;
 
-/** memory_later_argp - the same for commands that read files of others only sometimes: then they call memory_bound(). */
+/**
+ * memory_later_argp - the same for commands that read files of others only sometimes: then they
+ * call memory_bound().
+ */
 extern const struct argp memory_later_argp;
 void memory_bound(void);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_record.c - `byteledger net --config`: the network recorder (node/nodes.h), the servers that read its stores, and signals. */
+/*
+ * net_record.c - `byteledger net --config`: the network recorder (node/nodes.h), the servers that
+ * read its stores, and signals.
+ */
 #include <signal.h>
 #include <stdio.h>
 

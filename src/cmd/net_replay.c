@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_replay.c - the jobs of `byteledger net` that end by themselves: a capture decoded and printed, a store decoded once more. */
+/*
+ * net_replay.c - the jobs of `byteledger net` that end by themselves: a capture decoded and
+ * printed, a store decoded once more.
+ */
 #include <stdio.h>
 
 #include "base/cleanup.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c - `byteledger pages TARGET`: every resident page by the call stack that made it so, live. */
+/*
+ * pages.c - `byteledger pages TARGET`: every resident page by the call stack that made it so, live.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

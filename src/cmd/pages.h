@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.h - `byteledger pages`: pages.c has the options, pages_run.c the life from the first target to the last reading. */
+/*
+ * pages.h - `byteledger pages`: pages.c has the options, pages_run.c the life from the first target
+ * to the last reading.
+ */
 #ifndef CMD_PAGES_H
 #define CMD_PAGES_H
 

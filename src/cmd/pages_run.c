@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages_run.c - what `byteledger pages` does with readings (probe/pages_life.h): draw, print, serve.
+ * pages_run.c - what `byteledger pages` does with readings (probe/pages_life.h): draw, print,
+ * serve.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ struct run {
 	int live, drawn;
 };
 
-/* ---- printing ------------------------------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static int print_json(struct run *l, struct err *err)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse.c - argp with the house's manners: errors as all others are told, the nearest name, options that end at a program. */
+/*
+ * parse.c - argp with the house's manners: errors as all others are told, the nearest name, options
+ * that end at a program.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@ const char *cmd_parsed_name(void)
 	return parsed.name;
 }
 
-/* ---- the nearest name -------------------------------------------------------------------------------------------- */
+/* ---- the nearest name ------------------------------------------------------------------------ */
 
 static void add_names(const struct argp *argp, const char **names, size_t *count)
 {
@@ -76,9 +79,12 @@ void cmd_usage(const char *format, ...)
 	exit(CMD_USAGE);
 }
 
-/* ---- argp --------------------------------------------------------------------------------------------------------- */
+/* ---- argp ------------------------------------------------------------------------------------ */
 
-/* As argp has them, but with the command's name, which is not what getopt is to begin its lines with. */
+/*
+ * As argp has them, but with the command's name, which is not what getopt is to begin its lines
+ * with.
+ */
 enum { OPT_USAGE = 1 };
 static const struct argp_option help_options[] = {
 	{ "help", 'h', NULL, 0, "Give this help list", -1 },
@@ -87,7 +93,10 @@ static const struct argp_option help_options[] = {
 	{ 0 },
 };
 
-/* Without its line on what is mandatory: "--by=WORD" says it. What the user set for argp holds, too. */
+/*
+ * Without its line on what is mandatory: "--by=WORD" says it. What the user set for argp holds,
+ * too.
+ */
 static void fit_help(void)
 {
 	CLEANUP(buf_fini) struct buf format = { 0 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - `heap` and `run` around a program, and the recorder that the preload library starts by itself. */
+/*
+ * record.c - `heap` and `run` around a program, and the recorder that the preload library starts by
+ * itself.
+ */
 #include "cmd/record.h"
 
 #include <argp.h>
@@ -24,7 +27,7 @@
 #define HEAP_BUDGET_MIN_MIB 32
 #define HEAP_BUDGET_MAX_MIB 1024
 
-/* ---- options ----------------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 enum {
 	OPT_DURATION = 256,
@@ -202,7 +205,7 @@ static void on_file(void *ctx, const char *path)
 		cmd_fail(&err);
 }
 
-/* ---- around a program ------------------------------------------------------------------------------------------------ */
+/* ---- around a program ------------------------------------------------------------------------ */
 
 static void print_hint(const char *text)
 {
@@ -318,7 +321,7 @@ int record_command(int argc, char **argv, const char *name, const char *doc, int
 	return record_program(&opt, name, argv + rest);
 }
 
-/* ---- started by the library -------------------------------------------------------------------------------------------- */
+/* ---- started by the library ------------------------------------------------------------------ */
 
 int record_helper(int argc, char **argv)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_opt.h - what the options of `run` and `heap` say, and what is done with it when the program has ended. */
+/*
+ * record_opt.h - what the options of `run` and `heap` say, and what is done with it when the
+ * program has ended.
+ */
 #ifndef CMD_RECORD_OPT_H
 #define CMD_RECORD_OPT_H
 
@@ -32,10 +35,13 @@ struct record_opt {
 };
 
 /**
- * record_report() - of the finished recording @path: to @report where it was asked for, else stdout or stderr. Return: 1 where one of
- * the limits was exceeded, or could not be judged; that is said.
+ * record_report() - of the finished recording @path: to @report where it was asked for, else stdout
+ * or stderr. Return: 1 where one of the limits was exceeded, or could not be judged; that is said.
  */
 int record_report(const struct record_opt *opt, struct outfile *report, const char *path);
-/** record_tell_family() - after the report, where children are followed: what was recorded beside @result's file, as a tree. */
+/**
+ * record_tell_family() - after the report, where children are followed: what was recorded beside
+ * @result's file, as a tree.
+ */
 void record_tell_family(const struct record_opt *opt, const struct recorder_result *result);
 #endif

@@ -33,7 +33,10 @@ static int tell_balance(FILE *to, const char *path, const struct out_opt *opt, s
 	return out_explain_brief(to, b.explain, opt, err);
 }
 
-/* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
+/*
+ * Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is
+ * the program's.
+ */
 static FILE *place_of(const struct record_opt *opt)
 {
 	return opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;

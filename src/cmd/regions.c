@@ -71,7 +71,10 @@ static void check(const struct regions *r)
 {
 	if (r->classes)
 		return;
-	/* a table of processes that is made again and again is no watch: no history, no rules, and it knows PSS */
+	/*
+	 * a table of processes that is made again and again is no watch: no history, no rules, and
+	 * it knows PSS
+	 */
 	int live = r->group == GROUP_PROCESS && r->watch.seconds > 0;
 	int watch = watch_wanted(&r->watch) && !live, given = targets_given(&r->targets);
 	int history_only = r->watch.history && !r->watch.seconds && !r->watch.serving.wanted &&
@@ -197,8 +200,8 @@ static int look(struct regions *r, pid_t pid, struct err *err)
 }
 
 /**
- * open_probe() - BPF looks at what these processes map. Where it is not permitted, or for a process that it cannot follow, stderr
- * says so and the rules name what they can.
+ * open_probe() - BPF looks at what these processes map. Where it is not permitted, or for a process
+ * that it cannot follow, stderr says so and the rules name what they can.
  */
 static struct mapnames *open_probe(const struct target_list *list)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regions.h - what the files of `regions` share: regions.c has the options, regions_print.c what comes out, regions_last.c the
- * reading of a process that is about to end. (watch.h stands by itself.)
+ * regions.h - what the files of `regions` share: regions.c has the options, regions_print.c what
+ * comes out, regions_last.c the reading of a process that is about to end. (watch.h stands by
+ * itself.)
  */
 #ifndef CMD_REGIONS_H
 #define CMD_REGIONS_H
@@ -40,20 +41,28 @@ int regions_serve(const struct targets *targets, const struct serving_opt *servi
 struct breakdown *regions_read(const struct regions *r, const struct target *target,
 			       struct err *err);
 /**
- * regions_ledger() - read these processes and print them as one: by PSS, with their cgroup. @unread: how many ended or were refused before.
+ * regions_ledger() - read these processes and print them as one: by PSS, with their cgroup.
+ * @unread: how many ended or were refused before.
  */
 int regions_ledger(struct regions *r, const struct target_list *list, struct err *err);
-/** regions_live() - a table of them, again and again until the time is over, a signal comes or all have ended. */
+/**
+ * regions_live() - a table of them, again and again until the time is over, a signal comes or all
+ * have ended.
+ */
 int regions_live(struct regions *r, const struct target_list *list, const char *title,
 		 struct err *err);
-/** regions_print() - @b in the layout asked for, @age_ns old; @before_end: the process had ended when it was printed. */
+/**
+ * regions_print() - @b in the layout asked for, @age_ns old; @before_end: the process had ended
+ * when it was printed.
+ */
 int regions_print(struct regions *r, const struct breakdown *b, const char *exe, uint64_t age_ns,
 		  int before_end, struct err *err);
 
 /**
- * regions_last() - read these processes again and again until they end, the program that was started ends, --duration is over
- * or a signal comes; then print the last reading of each. *@stopped: it was not the end of the program. Return: the exit
- * status, which is not yet the program's.
+ * regions_last() - read these processes again and again until they end, the program that was
+ * started ends, --duration is over or a signal comes; then print the last reading of each.
+ * *@stopped: it was not the end of the program. Return: the exit status, which is not yet the
+ * program's.
  */
 int regions_last(struct regions *r, const struct target_list *list, int *stopped);
 

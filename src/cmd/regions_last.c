@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regions_last.c - `regions` around a program, or for a time: the last reading of each process is printed. */
+/*
+ * regions_last.c - `regions` around a program, or for a time: the last reading of each process is
+ * printed.
+ */
 #include <unistd.h>
 
 #include "cmd/cmd.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regions_live.c - `regions --group process --watch SEC`: the table of watch/table.h, on a terminal each over the one before. */
+/*
+ * regions_live.c - `regions --group process --watch SEC`: the table of watch/table.h, on a terminal
+ * each over the one before.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>

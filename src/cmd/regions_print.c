@@ -86,7 +86,7 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 	return b;
 }
 
-/* ---- several as one -------------------------------------------------------------------------------------------------- */
+/* ---- several as one -------------------------------------------------------------------------- */
 
 int regions_ledger(struct regions *r, const struct target_list *list, struct err *err)
 {

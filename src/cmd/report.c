@@ -118,7 +118,8 @@ static int print(const struct report *r, const struct recording *rec, struct pro
 	}
 	if (r->selection.query.leaked && !r->selection.cost_given)
 		opt.cost =
-			VIEW_COST_LEAKED; /* the only question left; JSON and CSV keep to the contract's order */
+			/* the only question left; JSON and CSV keep to the contract's order */
+			VIEW_COST_LEAKED;
 	terminal_fit(stdout, &opt);
 	struct pager pager;
 	pager_begin(&pager, r->no_pager);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample.c - `byteledger sample TARGET`: what running programs allocate, and what they do not give back, by probes. */
+/*
+ * sample.c - `byteledger sample TARGET`: what running programs allocate, and what they do not give
+ * back, by probes.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -33,7 +33,10 @@ struct sample_args {
 	struct serving_opt serving;
 };
 
-/** sample_run() - attach, watch, detach, report. *@stopped: this ends before the program that was started does. */
+/**
+ * sample_run() - attach, watch, detach, report. *@stopped: this ends before the program that was
+ * started does.
+ */
 int sample_run(struct sample_args *args, int *stopped);
 
 struct sample_run {
@@ -57,7 +60,10 @@ int sample_show_interval(void *run, struct err *err);
 /** sample_json() - read, and write the object to @to. */
 int sample_json(void *run, FILE *to, struct err *err);
 
-/** sample_serve() - serve /api/v1/sample by threads of its own, which ask the sampling one: sample_serve_answer(). */
+/**
+ * sample_serve() - serve /api/v1/sample by threads of its own, which ask the sampling one:
+ * sample_serve_answer().
+ */
 int sample_serve(void *run, struct err *err);
 int sample_serve_answer(void *run, struct err *err);
 void sample_serve_end(struct sample_run *run);

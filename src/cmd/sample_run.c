@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_run.c - what `byteledger sample` does while something is sampled (probe/sample_life.h), and at the end. */
+/*
+ * sample_run.c - what `byteledger sample` does while something is sampled (probe/sample_life.h),
+ * and at the end.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +13,9 @@
 
 #define JSONL_NS 1000000000ull
 
-/* The terminal's other screen, for as long as it runs: the report goes where the shell's text is. */
+/*
+ * The terminal's other screen, for as long as it runs: the report goes where the shell's text is.
+ */
 static void screen(int on)
 {
 	fputs(on ? "\033[?1049h\033[H\033[J" : "\033[?1049l", stdout);

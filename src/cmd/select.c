@@ -87,7 +87,9 @@ static const char *name_of(int key)
 	return o->name ? o->name : "to";
 }
 
-/** remember() - an option that narrows what counts, for select_words(); beyond the room kept, "..". */
+/**
+ * remember() - an option that narrows what counts, for select_words(); beyond the room kept, "..".
+ */
 static void remember(struct selection *s, int key, const char *arg)
 {
 	size_t used = strlen(s->words), room = sizeof(s->words) - used;

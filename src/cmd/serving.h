@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serving.h - the options of a command that serves what it shows (api/serving.h): `serve`, and `--serve` of those that record. */
+/*
+ * serving.h - the options of a command that serves what it shows (api/serving.h): `serve`, and
+ * `--serve` of those that record.
+ */
 #ifndef CMD_SERVING_H
 #define CMD_SERVING_H
 
@@ -7,18 +10,26 @@
 
 #include "api/serving.h"
 
-/** serving_guard_argp - a child parser for --token-file, --no-auth, --host, --cors; its input is a struct serving_opt. */
+/**
+ * serving_guard_argp - a child parser for --token-file, --no-auth, --host, --cors; its input is a
+ * struct serving_opt.
+ */
 extern const struct argp serving_guard_argp;
 /** serving_argp - the same and --serve [ADDR:PORT], for a command that records. */
 extern const struct argp serving_argp;
 /** serving_given() - 1: one of serving_guard_argp's options was. */
 int serving_given(const struct serving_opt *opt);
-/** serving_takes() - is @word the address that --serve may have as the next word? Then it is taken: 1. */
+/**
+ * serving_takes() - is @word the address that --serve may have as the next word? Then it is taken:
+ * 1.
+ */
 int serving_takes(struct serving_opt *opt, const char *word);
 
 /** serving_tell_note() - the line on who can read what is served, where there is one; on stderr. */
 void serving_tell_note(const struct serving *serving);
-/** serving_begin() - serving_new(); says on stderr who can read what is served, unless opt->quiet. */
+/**
+ * serving_begin() - serving_new(); says on stderr who can read what is served, unless opt->quiet.
+ */
 struct serving *serving_begin(const struct serving_opt *opt, const char *const *paths, size_t count,
 			      struct err *err);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* take.c - what the values of options and the words behind them become, the same in every command. */
+/*
+ * take.c - what the values of options and the words behind them become, the same in every command.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

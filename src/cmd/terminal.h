@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 /**
- * struct pager - what is written to .to comes to the terminal, through PAGER (less) where it has more lines than that. Nothing of the
- * sort where stdout is no terminal, or with @off.
+ * struct pager - what is written to .to comes to the terminal, through PAGER (less) where it has
+ * more lines than that. Nothing of the sort where stdout is no terminal, or with @off.
  */
 struct pager {
 	FILE *to;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - `byteledger top [FILE | ADDRESS | -p PID | -n NAME]`: a recording, a process, a node or a server in the terminal; or processes. */
+/*
+ * top.c - `byteledger top [FILE | ADDRESS | -p PID | -n NAME]`: a recording, a process, a node or a
+ * server in the terminal; or processes.
+ */
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>

@@ -121,7 +121,7 @@ int watch_wanted(const struct watch_args *a)
 	return a->seconds > 0 || a->history || a->rule_count || a->serving.wanted;
 }
 
-/* ---- what is heard -------------------------------------------------------------------------------------------------- */
+/* ---- what is heard --------------------------------------------------------------------------- */
 
 struct loop {
 	struct watch_args *args;
@@ -221,7 +221,7 @@ static int on_signals(void *ctx)
 	return started_signals(l->signals, l->args->program);
 }
 
-/* ---- watching ------------------------------------------------------------------------------------------------------- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
 static int serve(struct loop *l, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.h - `regions` over time: --watch, --history, --alert, --serve. watch.c has the options and what is done with what
- * watch/watchers.h tells, watch_show.c what is printed.
+ * watch.h - `regions` over time: --watch, --history, --alert, --serve. watch.c has the options and
+ * what is done with what watch/watchers.h tells, watch_show.c what is printed.
  */
 #ifndef CMD_WATCH_H
 #define CMD_WATCH_H
@@ -20,7 +20,10 @@
 
 #define WATCH_ACTIONS_MAX 16
 
-/** struct watch_args - what the command line said; zero-initialised, the child parser's input. Texts are argv's. */
+/**
+ * struct watch_args - what the command line said; zero-initialised, the child parser's input. Texts
+ * are argv's.
+ */
 struct watch_args {
 	double seconds; /* --watch; 0 = not given */
 	uint64_t duration_ns;
@@ -41,7 +44,8 @@ struct watch_args {
 	int by_rss;                    /* the order of what is printed at the end; else growth */
 	struct result *result;         /* lent; where lines and objects go */
 	const struct targets *targets; /* lent; who else is looked for meanwhile */
-	pid_t program; /* that was started for this: signals are forwarded, its end is ours; 0: none */
+	/* that was started for this: signals are forwarded, its end is ours; 0: none */
+	pid_t program;
 };
 extern const struct argp watch_argp;
 
@@ -49,14 +53,15 @@ extern const struct argp watch_argp;
 int watch_wanted(const struct watch_args *args);
 
 /**
- * watch_run() - watch these processes, and who comes to them, until they end, --duration is over or a signal comes; a name is
- * watched on through restarts. *@stopped: ended by time, signal or rule, not by an end. Return: the exit status.
+ * watch_run() - watch these processes, and who comes to them, until they end, --duration is over or
+ * a signal comes; a name is watched on through restarts. *@stopped: ended by time, signal or rule,
+ * not by an end. Return: the exit status.
  */
 int watch_run(struct watch_args *args, const struct target_list *list, int *stopped);
 /** watch_history() - print what a history file holds; the exit status. */
 int watch_history(const struct watch_args *args);
 
-/* ---- watch_show.c ---------------------------------------------------------------------------------------------------- */
+/* ---- watch_show.c ---------------------------------------------------------------------------- */
 
 /** watch_show_look() - a line (or JSON object) on stdout for the look just made. */
 int watch_show_look(struct watched *w, const struct watch_args *args, int several, int first,

@@ -49,7 +49,10 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *ctx)
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
 		uint64_t at = info->dlpi_addr + segment->p_vaddr;
-		/* of four bytes each, as Go's are; the property note of eight ends the walk at its own start */
+		/*
+		 * of four bytes each, as Go's are; the property note of eight ends the walk at its
+		 * own start
+		 */
 		if (segment->p_type == PT_NOTE && segment->p_align == 4 && !modules->go)
 			modules->go = has_go_note((const char *)(uintptr_t)at, segment->p_memsz);
 		if (segment->p_type != PT_LOAD)
@@ -76,8 +79,8 @@ struct breakdown *embed_read(size_t keep, int *code)
 	if (table && names_read(&target, NULL, table, bytes, &names) < 0)
 		names = (struct names){ 0 };
 	/*
-	 * Threads and rollup are left out: they cost more than the reading itself. Stacks are known by the descriptors at
-	 * their tops.
+	 * Threads and rollup are left out: they cost more than the reading itself. Stacks are known
+	 * by the descriptors at their tops.
 	 */
 	struct modules modules = { .count = 0 };
 	dl_iterate_phdr(add_module, &modules);
@@ -92,7 +95,10 @@ struct breakdown *embed_read(size_t keep, int *code)
 				     .names = names.count ? &names : NULL };
 	struct breakdown *b = breakdown_read(&target, &opt, &err);
 	*code = b ? 0 : err.code;
-	/* Go's heap has no name of its own: its books say whose the mappings are, and need all of them */
+	/*
+	 * Go's heap has no name of its own: its books say whose the mappings are, and need all of
+	 * them
+	 */
 	if (b && modules.go && (*code = heaps_read(b, &target, &err)) < 0) {
 		breakdown_free(b);
 		b = NULL;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* brief.c - the own breakdown for signal handlers: /proc/self/smaps line by line from the stack, with async-signal-safe calls only. */
+/*
+ * brief.c - the own breakdown for signal handlers: /proc/self/smaps line by line from the stack,
+ * with async-signal-safe calls only.
+ */
 #include <byteledger.h>
 
 #include <errno.h>

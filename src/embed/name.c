@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* name.c - names for memory: the kernel's where it keeps them, else a table that `byteledger regions` finds (proc/names.h). */
+/*
+ * name.c - names for memory: the kernel's where it keeps them, else a table that `byteledger
+ * regions` finds (proc/names.h).
+ */
 #include <byteledger.h>
 
 #include <errno.h>
@@ -66,7 +69,10 @@ static void change_end(void)
 	__atomic_store_n(&table->sequence, table->sequence + 1, __ATOMIC_RELEASE);
 }
 
-/** forget() - take names away from [@start, @start + @bytes); one that is only partly covered keeps the rest. */
+/**
+ * forget() - take names away from [@start, @start + @bytes); one that is only partly covered keeps
+ * the rest.
+ */
 static int forget(uint64_t start, uint64_t bytes)
 {
 	uint64_t end = start + bytes;
@@ -128,7 +134,10 @@ static int is_allowed(const char *name)
 	return 1;
 }
 
-/* A thread that names while another forks must not leave the child a lock that nobody holds, or a table half changed. */
+/*
+ * A thread that names while another forks must not leave the child a lock that nobody holds, or a
+ * table half changed.
+ */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);
@@ -155,7 +164,10 @@ EXPORT int byteledger_name(void *start, size_t bytes, const char *name)
 	bytes = (end & ~(page - 1)) - at;
 	int saved_errno = errno, rc = 0;
 	int named = prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, at, bytes, name) == 0;
-	/* EINVAL: a kernel without names; EBADF: a file mapping; both go to the table. msync() tells whether anything is there. */
+	/*
+	 * EINVAL: a kernel without names; EBADF: a file mapping; both go to the table. msync()
+	 * tells whether anything is there.
+	 */
 	if (!named && name && msync(start, bytes, MS_ASYNC) < 0 && errno == ENOMEM)
 		rc = -ENOMEM;
 	static pthread_once_t prepared = PTHREAD_ONCE_INIT;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve.c - GET /debug/memory, /metrics and profiles of the own process: one thread, one request a connection, a stated bound on everything a
- * stranger can grow. Deliberately tiny: it answers one question and closes.
+ * serve.c - GET /debug/memory, /metrics and profiles of the own process: one thread, one request a
+ * connection, a stated bound on everything a stranger can grow. Deliberately tiny: it answers one
+ * question and closes.
  */
 #include <byteledger.h>
 
@@ -43,7 +44,9 @@ struct client {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t serving; /* the process whose thread runs; a child of fork() has none */
 
-/* Held while a descriptor of ours comes or goes, so that fork() finds none that is not listed here. */
+/*
+ * Held while a descriptor of ours comes or goes, so that fork() finds none that is not listed here.
+ */
 static pthread_mutex_t sockets = PTHREAD_MUTEX_INITIALIZER;
 static struct client clients[CLIENTS];
 static int listener = -1;
@@ -91,7 +94,10 @@ static void refuse(struct client *c, int status, const char *reason, const char 
 	answer(c, status, reason, why, strlen(why), 0);
 }
 
-/** header_to() - the value of a header field up to one of @stop: 1; 0 where there is none; -1 where @to is too small. */
+/**
+ * header_to() - the value of a header field up to one of @stop: 1; 0 where there is none; -1 where
+ * @to is too small.
+ */
 static int header_to(char *request, const char *name, const char *stop, char *to, size_t size)
 {
 	size_t len = strlen(name);
@@ -137,7 +143,10 @@ static int shows_token(char *request, const char *parameter)
 	       strncmp(given, "Bearer ", 7) == 0 && same_token(given + 7);
 }
 
-/** is_local_host() - "localhost" or an address, any port: a web page of another name must not read this (DNS rebinding). */
+/**
+ * is_local_host() - "localhost" or an address, any port: a web page of another name must not read
+ * this (DNS rebinding).
+ */
 static int is_local_host(const char *text, int *loopback)
 {
 	char host[256];
@@ -161,7 +170,10 @@ static int is_local_host(const char *text, int *loopback)
 	return *loopback = strcasecmp(host, "localhost") == 0;
 }
 
-/** is_foreign() - asked by a web page that is neither of this machine nor our own; what is too long to judge is foreign. */
+/**
+ * is_foreign() - asked by a web page that is neither of this machine nor our own; what is too long
+ * to judge is foreign.
+ */
 static int is_foreign(char *request)
 {
 	char host[256] = "", origin[256], site[32];
@@ -431,7 +443,10 @@ static void move(struct client *c)
 	}
 }
 
-/* Out of descriptors or memory the next poll() fails, or wakes for the same caller, at once: not at the program's cost. */
+/*
+ * Out of descriptors or memory the next poll() fails, or wakes for the same caller, at once: not at
+ * the program's cost.
+ */
 static void pause_a_little(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
@@ -470,7 +485,7 @@ static void *serve(void *arg)
 	return arg;
 }
 
-/* ---- fork() ---------------------------------------------------------------------------------------------------------- */
+/* ---- fork() ---------------------------------------------------------------------------------- */
 
 static void before_fork(void)
 {
@@ -485,8 +500,9 @@ static void parent_after_fork(void)
 }
 
 /*
- * The thread stayed with the parent: callers would wait for ever at a listener that is open here, too, and the child could
- * not bind the address once the parent has ended. The answers and the reading may have been half made; they are let go.
+ * The thread stayed with the parent: callers would wait for ever at a listener that is open here,
+ * too, and the child could not bind the address once the parent has ended. The answers and the
+ * reading may have been half made; they are let go.
  */
 static void child_after_fork(void)
 {

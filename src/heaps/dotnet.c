@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dotnet.c - the garbage collector of .NET, named and not counted. Its card table begins with a header that says for which range of
- * addresses it keeps books, and the runtime's own data holds the same two bounds side by side; both together are the proof. Since
- * .NET 7 the range is one reservation for all regions; before, each segment in it begins with a header of its own.
+ * dotnet.c - the garbage collector of .NET, named and not counted. Its card table begins with a
+ * header that says for which range of addresses it keeps books, and the runtime's own data holds
+ * the same two bounds side by side; both together are the proof. Since .NET 7 the range is one
+ * reservation for all regions; before, each segment in it begins with a header of its own.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +20,10 @@
 #define RESERVED_MIN (1ull << 30)
 #define TABLES_MAX 4096u /* mappings that are looked at for a header */
 
-/* Where the words of a header stand: the lowest address, the highest behind it, three tables, and the bytes of all of it. */
+/*
+ * Where the words of a header stand: the lowest address, the highest behind it, three tables, and
+ * the bytes of all of it.
+ */
 static const struct {
 	uint8_t lowest, tables, size;
 } headers[] = {
@@ -36,10 +40,16 @@ static int may_run_dotnet(const struct breakdown *b)
 {
 	for (size_t i = 0; i < b->region_count; i++) {
 		const struct region *r = &b->regions[i];
-		/* one file that holds program and runtime has no library to tell it by, but maps its code twice */
+		/*
+		 * one file that holds program and runtime has no library to tell it by, but maps
+		 * its code twice
+		 */
 		if (strncmp(r->name, "/memfd:doublemapper", 19) == 0)
 			return 1;
-		/* compiled ahead of time it does not; all regions are one reservation, of twice the machine's memory or more */
+		/*
+		 * compiled ahead of time it does not; all regions are one reservation, of twice the
+		 * machine's memory or more
+		 */
 		if (!r->inode && !r->name[0] && !(r->perms & 7) &&
 		    r->end - r->start >= RESERVED_MIN)
 			return 1;
@@ -103,7 +113,10 @@ static int is_whole(const struct breakdown *b, const struct memory_run *run)
 	return 1;
 }
 
-/* A segment: what is allocated of it, what may be written, where it ends, what was used, where its objects begin. */
+/*
+ * A segment: what is allocated of it, what may be written, where it ends, what was used, where its
+ * objects begin.
+ */
 static int is_segment(const struct memory *memory, const struct region *r)
 {
 	uint64_t w[5];

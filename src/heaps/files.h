@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * files.h - what readers of heaps ask of the files that a process has mapped: variables by name, and bytes that the process itself need not
- * have touched. Room source fills it in (source/heapfiles.h); without it nothing is asked.
+ * files.h - what readers of heaps ask of the files that a process has mapped: variables by name,
+ * and bytes that the process itself need not have touched. Room source fills it in
+ * (source/heapfiles.h); without it nothing is asked.
  */
 #ifndef HEAPS_FILES_H
 #define HEAPS_FILES_H
@@ -13,7 +14,10 @@
 #include "proc/target.h"
 
 struct heap_files {
-	/** The virtual addresses @at of variables @names of file @path as @target sees it; 0: it has none. A millisecond a call. */
+	/**
+	 * The virtual addresses @at of variables @names of file @path as @target sees it; 0: it has
+	 * none. A millisecond a call.
+	 */
 	void (*variables)(const struct target *target, const char *path, const char *const names[],
 			  size_t count, uint64_t at[]);
 	/** A descriptor to read file @path by, the caller's to close; or negative errno. */

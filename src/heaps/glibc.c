@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glibc.c - glibc's malloc in a breakdown: its figures, and the names of the mappings that it owns. */
+/*
+ * glibc.c - glibc's malloc in a breakdown: its figures, and the names of the mappings that it owns.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +15,8 @@
 enum { NOTHING, ARENAS, LARGE };
 
 /*
- * What most of a mapping belongs to gives it its name: neighbouring mappings are merged by the kernel, so one may hold
- * several heaps, or a large block beside something else.
+ * What most of a mapping belongs to gives it its name: neighbouring mappings are merged by the
+ * kernel, so one may hold several heaps, or a large block beside something else.
  */
 static uint8_t claim(const struct breakdown *b, size_t index, const struct glibc_reading *r,
 		     size_t *next, struct memory_pages *pages, uint64_t *resident)
@@ -66,7 +68,10 @@ static void tell_setting(struct settings *to, const char *name, uint64_t value, 
 	settings_add(to, name, text, from);
 }
 
-/* mp_: what the thresholds are now. They rise by themselves to what was mapped and freed, unless somebody has set one. */
+/*
+ * mp_: what the thresholds are now. They rise by themselves to what was mapped and freed, unless
+ * somebody has set one.
+ */
 static void tell_settings(const struct glibc_reading *r, struct settings *to)
 {
 	const char *how = r->no_dyn_threshold               ? "glibc, set"
@@ -82,7 +87,10 @@ static void tell_settings(const struct glibc_reading *r, struct settings *to)
 	tell_setting(to, "arenas", r->arena_count, "glibc, in use");
 }
 
-/* Nothing was found: perhaps since malloc's own data, or the start of an arena, is not there to be read. */
+/*
+ * Nothing was found: perhaps since malloc's own data, or the start of an arena, is not there to be
+ * read.
+ */
 static int tell_unread(struct breakdown *b)
 {
 	for (size_t i = 0; i < b->region_count && b->swap_bytes; i++)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glibc.h - glibc's malloc read from outside, without symbols: the arenas are found by the shape of their bins (an empty
- * bin points at itself), every chunk is stepped over, caches are followed. Layouts: 2.26 to 2.44 in three shapes of an arena and
- * three of a thread's cache, told apart by the ring of arenas and by the size of the cache's chunk; any other is "unknown" and gets
- * no figures. 64-bit, little-endian targets.
+ * glibc.h - glibc's malloc read from outside, without symbols: the arenas are found by the shape of
+ * their bins (an empty bin points at itself), every chunk is stepped over, caches are followed.
+ * Layouts: 2.26 to 2.44 in three shapes of an arena and three of a thread's cache, told apart by
+ * the ring of arenas and by the size of the cache's chunk; any other is "unknown" and gets no
+ * figures. 64-bit, little-endian targets.
  *
- * All that is read is hostile: each pointer must be aligned and lie in memory that is known to be a heap, each size must
- * fit, each list is bounded, and what contradicts itself lowers the consistency instead of being believed.
+ * All that is read is hostile: each pointer must be aligned and lie in memory that is known to be a
+ * heap, each size must fit, each list is bounded, and what contradicts itself lowers the
+ * consistency instead of being believed.
  */
 #ifndef HEAPS_GLIBC_H
 #define HEAPS_GLIBC_H
@@ -37,7 +39,10 @@ struct glibc_arena {
 	uint64_t system_bytes;    /* what the arena says it took from the system */
 };
 
-/** struct glibc_totals - bytes by what they are; chunks are counted whole, headers included, as mallinfo2() does. */
+/**
+ * struct glibc_totals - bytes by what they are; chunks are counted whole, headers included, as
+ * mallinfo2() does.
+ */
 struct glibc_totals {
 	uint64_t live_bytes, live_count;     /* handed out, large blocks included */
 	uint64_t free_bytes, free_count;     /* in bins and fastbins, and the topmost chunks */
@@ -57,15 +62,15 @@ struct glibc_reading {
 	size_t arena_count;
 	struct glibc_span *spans; /* by address, not overlapping */
 	size_t span_count;
-	uint64_t
-		claimed_bytes; /* what malloc itself says it has: arenas, and large blocks where that is known */
+	/* what malloc itself says it has: arenas, and large blocks where that is known */
+	uint64_t claimed_bytes;
 	uint64_t params; /* address of mp_, 0 = not recognised */
 	uint64_t params_mmapped_bytes, params_sbrk_base;
 	uint64_t trim_threshold, mmap_threshold, top_pad,
 		arena_max; /* settings in force; 0 without @params */
 	int no_dyn_threshold;
-	uint64_t
-		before; /* bytes of struct malloc_state before its bins: 24 since 2.43, 112 from 2.27 on */
+	/* bytes of struct malloc_state before its bins: 24 since 2.43, 112 from 2.27 on */
+	uint64_t before;
 	int unknown; /* 1: neither, or thread caches of an unknown shape: no figures */
 	int limited; /* 1: a list was not followed to its end */
 	struct glibc_totals totals;
@@ -75,15 +80,17 @@ struct glibc_reading {
 };
 
 /**
- * glibc_find() - arenas, heaps and large blocks among @regions (every one, by address), no chunk is looked at: some ms.
- * Return: 1 found, 0 where no glibc malloc has been used here, negative errno with @err. Release with glibc_fini().
+ * glibc_find() - arenas, heaps and large blocks among @regions (every one, by address), no chunk is
+ * looked at: some ms. Return: 1 found, 0 where no glibc malloc has been used here, negative errno
+ * with @err. Release with glibc_fini().
  */
 int glibc_find(const struct memory *memory, const struct region *regions, size_t count,
 	       struct glibc_reading *reading, struct err *err);
 /**
- * glibc_walk() - step over every chunk of what glibc_find() found and fill totals and consistency. Copies what is resident
- * once; what was swapped out is passed over up to where a chain of chunks begins again. Memory: some 300 KiB, 16 bytes a free
- * chunk, and where there are fastbins 16 for each small chunk that may be in one. @units: what it holds is added; NULL for none.
+ * glibc_walk() - step over every chunk of what glibc_find() found and fill totals and consistency.
+ * Copies what is resident once; what was swapped out is passed over up to where a chain of chunks
+ * begins again. Memory: some 300 KiB, 16 bytes a free chunk, and where there are fastbins 16 for
+ * each small chunk that may be in one. @units: what it holds is added; NULL for none.
  */
 int glibc_walk(const struct memory *memory, struct glibc_reading *reading, struct units *units,
 	       struct err *err);
@@ -106,7 +113,10 @@ struct glibc_tcache_shape {
 	int keyed;      /* each block carries a key */
 };
 #define GLIBC_TABLE_MOST 760
-/** glibc_table_bytes() - of a table's content: its numbers, then its heads. The chunk's last word belongs to it as well. */
+/**
+ * glibc_table_bytes() - of a table's content: its numbers, then its heads. The chunk's last word
+ * belongs to it as well.
+ */
 static inline size_t glibc_table_bytes(const struct glibc_tcache_shape *shape)
 {
 	return shape->bins * (shape->count_bytes + 8u);
@@ -130,11 +140,14 @@ struct glibc_lists {
 	int mixed; /* links are mixed with their own address (since 2.32): -1 unknown */
 	struct glibc_link *links; /* by address */
 	size_t link_count, link_room;
-	struct units
-		found; /* pieces: free chunks, the cached ones, tables. Sorted and joined in the end */
+	/* pieces: free chunks, the cached ones, tables. Sorted and joined in the end */
+	struct units found;
 	uint64_t class_count[UNITS_CLASSES], class_bytes[UNITS_CLASSES]; /* in use, by size */
 };
-/** glibc_tcache_looks() - 1 if the @shape's bytes at @body could be a thread cache's table: cheap, most are refused. */
+/**
+ * glibc_tcache_looks() - 1 if the @shape's bytes at @body could be a thread cache's table: cheap,
+ * most are refused.
+ */
 int glibc_tcache_looks(const struct glibc_reading *reading, const struct glibc_tcache_shape *shape,
 		       const void *body);
 /** glibc_lists_begin() - before the walk: whether there are fastbins, and how links are stored. */
@@ -145,7 +158,10 @@ static inline uint64_t glibc_link_of(uint64_t at, uint64_t stored, int mixed)
 {
 	return mixed ? (at >> 12) ^ stored : stored;
 }
-/** glibc_caches() - follow thread caches and fastbins; moves what they hold from live to cached, or free. -ENOMEM. */
+/**
+ * glibc_caches() - follow thread caches and fastbins; moves what they hold from live to cached, or
+ * free. -ENOMEM.
+ */
 int glibc_caches(const struct memory *memory, struct glibc_reading *reading,
 		 struct glibc_lists *lists);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glibc_cache.c - free blocks that look like live ones: each thread's cache, and the arenas' fastbins. */
+/*
+ * glibc_cache.c - free blocks that look like live ones: each thread's cache, and the arenas'
+ * fastbins.
+ */
 #include "heaps/glibc.h"
 
 #include <errno.h>
@@ -19,8 +22,8 @@
 #define NEAR_BYTES 4096u
 
 /*
- * Lists lead through memory block by block. Blocks freed one after the other are often neighbours, so a page is copied at
- * a time and kept for the next step.
+ * Lists lead through memory block by block. Blocks freed one after the other are often neighbours,
+ * so a page is copied at a time and kept for the next step.
  */
 struct near {
 	const struct memory *memory;
@@ -89,7 +92,10 @@ int glibc_tcache_looks(const struct glibc_reading *r, const struct glibc_tcache_
 		uint64_t head = head_at(shape, body, i);
 		if (head & 15 || (!shape->slots_left && !number != !head))
 			return 0;
-		/* slots: an empty bin has all of them left, bins of large blocks may have none at all */
+		/*
+		 * slots: an empty bin has all of them left, bins of large blocks may have none at
+		 * all
+		 */
 		if (shape->slots_left && !head && i < SMALL_BINS) {
 			if (empty_number != UINT32_MAX && number != empty_number)
 				return 0;
@@ -214,7 +220,8 @@ static int add_table(struct lists *l, const struct glibc_table *table)
 }
 
 /*
- * Fastbins: i holds chunks of (i + 2) * 16 bytes; they stand right before `top`, and are gone since 2.43.
+ * Fastbins: i holds chunks of (i + 2) * 16 bytes; they stand right before `top`, and are gone since
+ * 2.43.
  */
 
 static int read_fastbins(const struct memory *memory, const struct glibc_arena *arena,

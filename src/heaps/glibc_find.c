@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glibc_find.c - where glibc's malloc keeps its books: main arena by the shape of its bins, the others by their ring. */
+/*
+ * glibc_find.c - where glibc's malloc keeps its books: main arena by the shape of its bins, the
+ * others by their ring.
+ */
 #include "heaps/glibc.h"
 
 #include <errno.h>
@@ -31,7 +34,7 @@ static uint64_t word(const void *at)
 	return v;
 }
 
-/* ---- the list of spans -------------------------------------------------------------------------------------------- */
+/* ---- the list of spans ----------------------------------------------------------------------- */
 
 static int add_span(struct glibc_reading *r, size_t *cap, const struct glibc_span *span)
 {
@@ -67,7 +70,10 @@ const struct glibc_span *glibc_span_at(const struct glibc_reading *r, uint64_t a
 	return span_in(r->spans, r->span_count, addr);
 }
 
-/* By address; where two lay claim to the same bytes (lists that were read at different moments) the later one has them. */
+/*
+ * By address; where two lay claim to the same bytes (lists that were read at different moments) the
+ * later one has them.
+ */
 static void settle(struct glibc_reading *r)
 {
 	qsort(r->spans, r->span_count, sizeof(*r->spans), by_address);
@@ -81,7 +87,7 @@ static void settle(struct glibc_reading *r)
 	r->span_count = kept;
 }
 
-/* ---- mappings ----------------------------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 static int writable_private(const struct region *region)
 {
@@ -94,7 +100,10 @@ static int is_heap(const struct region *region)
 	return strcmp(region->name, "[heap]") == 0;
 }
 
-/* Nameless, or named by glibc itself (2.39 with a tunable) or by the program: a VMA name says nothing about who maps it. */
+/*
+ * Nameless, or named by glibc itself (2.39 with a tunable) or by the program: a VMA name says
+ * nothing about who maps it.
+ */
 static int is_anonymous(const struct region *region)
 {
 	return writable_private(region) && !region->inode && region->class != REGION_RUNTIME &&
@@ -114,7 +123,7 @@ static int writable_at(const struct region *regions, size_t count, uint64_t addr
 	return region && writable_private(region);
 }
 
-/* ---- the main arena ------------------------------------------------------------------------------------------------ */
+/* ---- the main arena -------------------------------------------------------------------------- */
 
 struct search {
 	const struct memory *memory;
@@ -129,7 +138,10 @@ struct search {
 		run_last; /* mappings that touch one another; of the one that was asked for last */
 };
 
-/* Where the private mappings without a file end that touch mapping @i: advice or protection cuts what was mapped as one. */
+/*
+ * Where the private mappings without a file end that touch mapping @i: advice or protection cuts
+ * what was mapped as one.
+ */
 static uint64_t joined_end(struct search *s, size_t i)
 {
 	const struct region *r = s->regions;
@@ -143,7 +155,9 @@ static uint64_t joined_end(struct search *s, size_t i)
 	return r[s->run_last].end;
 }
 
-/* An empty bin's links point 16 bytes before themselves; a used bin's chunks point back at the bin. */
+/*
+ * An empty bin's links point 16 bytes before themselves; a used bin's chunks point back at the bin.
+ */
 static int bin_holds(const struct search *s, uint64_t at, const char *pair)
 {
 	uint64_t fd = word(pair), bk = word(pair + 8), back[2];
@@ -159,8 +173,8 @@ static int bin_holds(const struct search *s, uint64_t at, const char *pair)
 }
 
 /*
- * The bytes in front of the bins are told by the ring of arenas coming back to its start; @next: what the first one says is
- * next to it.
+ * The bytes in front of the bins are told by the ring of arenas coming back to its start; @next:
+ * what the first one says is next to it.
  */
 static int ring_closes(const struct search *s, uint64_t bins, uint64_t before, uint64_t next)
 {
@@ -217,8 +231,9 @@ static int may_be_top(const struct search *s, uint64_t top)
 }
 
 /*
- * Within what has been copied of a mapping: an empty bin points at itself. Where none is empty, @every word of libc's own
- * data is tried that a heap's address stands before. Returns the address of the bins, or 0.
+ * Within what has been copied of a mapping: an empty bin points at itself. Where none is empty,
+ * @every word of libc's own data is tried that a heap's address stands before. Returns the address
+ * of the bins, or 0.
  */
 static uint64_t bins_in(struct search *s, uint64_t addr, const char *bytes, size_t len, int every)
 {
@@ -343,7 +358,10 @@ int glibc_is_library(const struct region *region)
 	return base && (strncmp(base, "/libc.so.", 9) == 0 || strncmp(base, "/libc-2.", 8) == 0);
 }
 
-/* libc's own data first, twice, for bins move while they are read; then every module's, for programs that were linked statically. */
+/*
+ * libc's own data first, twice, for bins move while they are read; then every module's, for
+ * programs that were linked statically.
+ */
 static uint64_t find_main_arena(struct search *s)
 {
 	enum { OWN, OWN_AGAIN, OWN_EVERY, OTHERS, PASSES };
@@ -367,7 +385,7 @@ static uint64_t find_main_arena(struct search *s)
 	return 0;
 }
 
-/* ---- arenas and their heaps ---------------------------------------------------------------------------------------- */
+/* ---- arenas and their heaps ------------------------------------------------------------------ */
 
 static int read_arena(const struct search *s, struct glibc_arena *arena)
 {
@@ -413,7 +431,9 @@ static size_t arena_of(const struct glibc_reading *r, uint64_t addr)
 	return i;
 }
 
-/* brk: one stretch of [heap] mappings; a hole in it (someone else's mprotect) starts another span. */
+/*
+ * brk: one stretch of [heap] mappings; a hole in it (someone else's mprotect) starts another span.
+ */
 static int add_main(struct search *s)
 {
 	/* an arena that never had anything does not lie over another allocator's heap */
@@ -479,7 +499,10 @@ static int add_heaps(struct search *s)
 			continue;
 		uint64_t at = (region->start + HEAP_MAX_BYTES - 1) & ~(HEAP_MAX_BYTES - 1);
 		while (at >= region->start && at < region->end && tried++ < HEADS_MAX && !rc) {
-			/* a header was written, so its page is there: nothing is mapped in by looking */
+			/*
+			 * a header was written, so its page is there: nothing is mapped in by
+			 * looking
+			 */
 			uint64_t first = memory_resident_from(pages, at, region->end);
 			if (first - at < s->memory->page_bytes) {
 				rc = try_heap(s, joined_end(s, i), at);
@@ -492,11 +515,12 @@ static int add_heaps(struct search *s)
 	return rc;
 }
 
-/* ---- large blocks --------------------------------------------------------------------------------------------------- */
+/* ---- large blocks ---------------------------------------------------------------------------- */
 
 /*
- * A chunk header with IS_MMAPPED: a whole number of pages, inside its mapping, which ends at @limit. prev_size is the shift that
- * memalign() made, else 0; since 2.43 its lowest bit means huge pages, and the size is 16 bytes less than the mapping.
+ * A chunk header with IS_MMAPPED: a whole number of pages, inside its mapping, which ends at
+ * @limit. prev_size is the shift that memalign() made, else 0; since 2.43 its lowest bit means huge
+ * pages, and the size is 16 bytes less than the mapping.
  */
 static uint64_t large_at(const struct search *s, uint64_t limit, uint64_t at,
 			 const uint64_t head[2])
@@ -512,13 +536,16 @@ static uint64_t large_at(const struct search *s, uint64_t limit, uint64_t at,
 											   : 0;
 }
 
-/* Chunk headers at the starts of pages, read ahead: a system call for each would cost more than all else. */
+/*
+ * Chunk headers at the starts of pages, read ahead: a system call for each would cost more than all
+ * else.
+ */
 #define HEADS_AHEAD 64u
 #define USUAL_THRESHOLD (128u << 10)
 struct heads {
 	const struct search *search;
-	const uint32_t
-		*order; /* numbers of the mappings that are looked into, one after the other */
+	/* numbers of the mappings that are looked into, one after the other */
+	const uint32_t *order;
 	size_t order_count;
 	int every_page;
 	size_t known; /* spans that were there before: in order, not looked for again */
@@ -536,7 +563,10 @@ static void add_head(struct heads *h, struct target_piece *pieces, uint64_t at)
 	h->count++;
 }
 
-/* From @at on, which lies in mapping @number of the order: what will be asked for next, if nothing is found there. */
+/*
+ * From @at on, which lies in mapping @number of the order: what will be asked for next, if nothing
+ * is found there.
+ */
 static void fill_heads(struct heads *h, size_t number, uint64_t at, uint64_t end)
 {
 	const struct memory *memory = h->search->memory;
@@ -587,9 +617,10 @@ static int by_size(const void *a, const void *b)
 }
 
 /*
- * Which mappings to look into: by address, or where every page is looked at the smallest first, for a large block is more
- * likely found in a mapping that is little larger than itself, and the search ends once enough are found. Below malloc's usual
- * threshold come last: there may be thousands of them.
+ * Which mappings to look into: by address, or where every page is looked at the smallest first, for
+ * a large block is more likely found in a mapping that is little larger than itself, and the search
+ * ends once enough are found. Below malloc's usual threshold come last: there may be thousands of
+ * them.
  */
 static uint32_t *order_mappings(const struct search *s, int every_page, size_t *count)
 {
@@ -659,8 +690,9 @@ static int look_for_large(struct search *s, struct heads *h, size_t number, uint
 }
 
 /*
- * The first page of every anonymous mapping, where it is resident, and what follows behind each large block; or every page,
- * from the top down: the kernel puts what is mapped later below, so what is merged above a mapping's start is older.
+ * The first page of every anonymous mapping, where it is resident, and what follows behind each
+ * large block; or every page, from the top down: the kernel puts what is mapped later below, so
+ * what is merged above a mapping's start is older.
  */
 static int add_large(struct search *s, int every_page)
 {
@@ -708,7 +740,10 @@ int glibc_find(const struct memory *memory, const struct region *regions, size_t
 	int rc = list_arenas(&s, bins);
 	if (!rc && !reading->arena_count)
 		return 0;
-	/* since 2.43 it is set up in programs that never ask it, as those that have another allocator */
+	/*
+	 * since 2.43 it is set up in programs that never ask it, as those that have another
+	 * allocator
+	 */
 	if (!rc && reading->params && !reading->claimed_bytes && !reading->params_mmapped_bytes) {
 		glibc_fini(reading);
 		return 0;
@@ -721,7 +756,9 @@ int glibc_find(const struct memory *memory, const struct region *regions, size_t
 		settle(reading);
 		rc = add_large(&s, 0);
 	}
-	/* adjacent mappings are merged by the kernel: a large block may begin in the middle of one */
+	/*
+	 * adjacent mappings are merged by the kernel: a large block may begin in the middle of one
+	 */
 	if (!rc && reading->params &&
 	    reading->params_mmapped_bytes / 100 * 99 > reading->totals.mmapped_bytes)
 		rc = add_large(&s, 1);

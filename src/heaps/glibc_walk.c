@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glibc_walk.c - from chunk to chunk: a size leads to the next, whose lowest bit says whether this one is in use. */
+/*
+ * glibc_walk.c - from chunk to chunk: a size leads to the next, whose lowest bit says whether this
+ * one is in use.
+ */
 #include "heaps/glibc.h"
 
 #include <errno.h>
@@ -77,7 +80,10 @@ static void note_link(struct walk *w, uint64_t at)
 	l->links[l->link_count++] = (struct glibc_link){ at, stored };
 }
 
-/* A free chunk's size is repeated behind it; where both disagree one of them was read while it changed. */
+/*
+ * A free chunk's size is repeated behind it; where both disagree one of them was read while it
+ * changed.
+ */
 static void add_chunk(struct walk *w, struct glibc_totals *t, uint64_t at, uint64_t size,
 		      const struct chunk *next)
 {
@@ -123,7 +129,10 @@ static int plausible(uint64_t size, uint64_t left)
 	return size >= CHUNK_MIN && !(size & 8) && size <= left;
 }
 
-/* 1 if a chain of chunks begins at @at: a dozen plausible ones, or fewer that end exactly at the end or the top. */
+/*
+ * 1 if a chain of chunks begins at @at: a dozen plausible ones, or fewer that end exactly at the
+ * end or the top.
+ */
 static int chain_at(struct walk *w, uint64_t at, uint64_t end, uint64_t top)
 {
 	struct chunk chunk;
@@ -141,8 +150,8 @@ static int chain_at(struct walk *w, uint64_t at, uint64_t end, uint64_t top)
 }
 
 /*
- * The next address from @at on where a chain begins; @end where there is none. What is not resident cannot be read, and is
- * passed over.
+ * The next address from @at on where a chain begins; @end where there is none. What is not resident
+ * cannot be read, and is passed over.
  */
 static uint64_t resync(struct walk *w, uint64_t at, uint64_t end, uint64_t top)
 {
@@ -181,9 +190,13 @@ static void leave_out(struct walk *w, struct glibc_totals *t, uint64_t start, ui
 }
 
 /*
- * One span, added to @t. The header that ends a chunk decides about the chunk before it, so one is always pending.
+ * One span, added to @t. The header that ends a chunk decides about the chunk before it, so one is
+ * always pending.
  */
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one walk from chunk to chunk; what a damaged one may do is looked at where it is read */
+/*
+ * NOLINTNEXTLINE(readability-function-cognitive-complexity): one walk from chunk to chunk; what a
+ * damaged one may do is looked at where it is read
+ */
 static void walk_span(struct walk *w, const struct glibc_span *span, struct glibc_totals *t)
 {
 	uint64_t top = w->reading->arenas[span->arena].top, end = span->end;
@@ -216,7 +229,9 @@ static void walk_span(struct walk *w, const struct glibc_span *span, struct glib
 		uint64_t size = size_of(chunk.word), left = end - at;
 		int fence = size < CHUNK_MIN && !(size & 8);
 		if (!fence && !plausible(size, left)) {
-			/* read while it changed, or damaged: the chunk before it led here wrongly */
+			/*
+			 * read while it changed, or damaged: the chunk before it led here wrongly
+			 */
 			uint64_t from = pending ? pending + 16 : at + 16;
 			uint64_t next = resync(w, from, end, has_top ? top : end);
 			leave_out(w, t, pending ? pending : at, next);
@@ -236,7 +251,8 @@ static void walk_span(struct walk *w, const struct glibc_span *span, struct glib
 			table = may ? pending + 16 : 0;
 			shape = may;
 		}
-		if (fence) { /* the end of a heap that could not grow, or of brk before somebody else's sbrk() */
+		/* the end of a heap that could not grow, or of brk before somebody else's sbrk() */
+		if (fence) {
 			uint64_t next = end - at <= FENCE_MAX
 						? end
 						: resync(w, at + 16, end, has_top ? top : end);
@@ -269,8 +285,9 @@ static void walk_span(struct walk *w, const struct glibc_span *span, struct glib
 }
 
 /*
- * The first chunk that malloc makes is the cache of the thread that called it; since 2.42 it comes with the first free() only, so a
- * chunk of no table's size is one of an unknown shape where it has what a table has: places left, mostly equal, and heads of lists.
+ * The first chunk that malloc makes is the cache of the thread that called it; since 2.42 it comes
+ * with the first free() only, so a chunk of no table's size is one of an unknown shape where it has
+ * what a table has: places left, mostly equal, and heads of lists.
  */
 static int table_is_unknown(struct walk *w)
 {
@@ -309,8 +326,8 @@ static void add_totals(struct glibc_totals *to, const struct glibc_totals *from)
 }
 
 /*
- * How much of what malloc says it has was accounted for, in per cent; too much counts like too little. What was swapped out is
- * neither: figures are those of what is there.
+ * How much of what malloc says it has was accounted for, in per cent; too much counts like too
+ * little. What was swapped out is neither: figures are those of what is there.
  */
 static double agreement(const struct glibc_reading *r)
 {
@@ -326,7 +343,10 @@ static double agreement(const struct glibc_reading *r)
 	return both * 100;
 }
 
-/* Free chunks that touch are one, as malloc_trim() makes them: only then it shows which of their pages are free as a whole. */
+/*
+ * Free chunks that touch are one, as malloc_trim() makes them: only then it shows which of their
+ * pages are free as a whole.
+ */
 static void settle_free(struct walk *w)
 {
 	struct units *found = &w->lists->found;
@@ -346,7 +366,10 @@ static void settle_free(struct walk *w)
 			continue;
 		}
 		t->free_page_bytes += memory_resident(&w->pages, first, last);
-		/* the page that holds the header was written; the one behind belongs to the next chunk's header too */
+		/*
+		 * the page that holds the header was written; the one behind belongs to the next
+		 * chunk's header too
+		 */
 		t->hole_bytes += p->bytes - (last - first);
 	}
 }
@@ -379,7 +402,10 @@ static void walk_twice(struct walk *w, const struct glibc_span *span)
 	add_totals(&w->reading->totals, &t);
 }
 
-/* Units of what was walked: spans of chunks with their pieces, large blocks, and what is in use by size. */
+/*
+ * Units of what was walked: spans of chunks with their pieces, large blocks, and what is in use by
+ * size.
+ */
 static int hand_over(struct walk *w, struct units *units)
 {
 	const struct glibc_reading *r = w->reading;

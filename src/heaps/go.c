@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * go.c - the heap of Go programs (1.18 and later) read from outside: the list of all spans is found in the
- * program's data by its shape, and every span says what it holds. What lies between spans is free.
+ * go.c - the heap of Go programs (1.18 and later) read from outside: the list of all spans is found
+ * in the program's data by its shape, and every span says what it holds. What lies between spans is
+ * free.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,10 @@
 #define STACK_MIN 2048u
 #define IDLE_MIN (64u << 10)
 
-/* runtime.gcControllerState of Go 1.19 (goal: 1.21) to 1.26, words: growth in per cent, memory limit, least heap, ..., goal, ..., in use, released, free */
+/*
+ * runtime.gcControllerState of Go 1.19 (goal: 1.21) to 1.26, words: growth in per cent, memory
+ * limit, least heap, ..., goal, ..., in use, released, free
+ */
 #define PACE_WORDS 37u
 #define PACE_LIMIT 1u
 #define PACE_LEAST 2u
@@ -37,7 +41,10 @@
 
 enum { DEAD, IN_USE, MANUAL }; /* manual: stacks and work buffers */
 
-/* Where a span's fields stand; the first three (next, prev, list) and start, pages have never moved. */
+/*
+ * Where a span's fields stand; the first three (next, prev, list) and start, pages have never
+ * moved.
+ */
 struct layout {
 	const char *versions;
 	uint8_t freeindex_bytes; /* and of the number of elements behind it */
@@ -89,7 +96,10 @@ static uint16_t u16_at(const char *bytes)
 	return v;
 }
 
-/* 1: a span that holds memory, filled in; 0: one that holds none just now; -1: not a span of this layout. */
+/*
+ * 1: a span that holds memory, filled in; 0: one that holds none just now; -1: not a span of this
+ * layout.
+ */
 static int parse(const struct layout *l, const char *bytes, struct span *span)
 {
 	uint64_t start = u64_at(bytes + 24), npages = u64_at(bytes + 32);
@@ -120,7 +130,10 @@ static int parse(const struct layout *l, const char *bytes, struct span *span)
 	return 1;
 }
 
-/* Spans are listed before they are used, and those on pages that were never touched are zeroes: but not what was swapped out. */
+/*
+ * Spans are listed before they are used, and those on pages that were never touched are zeroes: but
+ * not what was swapped out.
+ */
 static int read_span(const struct go *go, uint64_t at, char bytes[SPAN_BYTES])
 {
 	const struct region *r = scan_heap_at(go->b, at, 8);
@@ -130,11 +143,11 @@ static int read_span(const struct go *go, uint64_t at, char bytes[SPAN_BYTES])
 			     : memory_read_resident(go->memory, at, bytes, SPAN_BYTES);
 }
 
-/* ---- finding the list ------------------------------------------------------------------------------------------------ */
+/* ---- finding the list ------------------------------------------------------------------------ */
 
 /*
- * Of the first spans of the list: how many are of layout @l, 0 if none of them holds objects. A program at work changes a
- * few while they are read.
+ * Of the first spans of the list: how many are of layout @l, 0 if none of them holds objects. A
+ * program at work changes a few while they are read.
  */
 static unsigned list_holds(const struct go *go, const struct layout *l, uint64_t list)
 {
@@ -155,7 +168,10 @@ static unsigned list_holds(const struct go *go, const struct layout *l, uint64_t
 	return holding ? good : 0;
 }
 
-/* The list, its length and its room; behind them the pages in use, which all spans together must come to. */
+/*
+ * The list, its length and its room; behind them the pages in use, which all spans together must
+ * come to.
+ */
 static int look_for_list(void *ctx, const struct scan_block *block)
 {
 	struct go *go = ctx;
@@ -187,7 +203,10 @@ static int look_for_list(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-/* The note that the linker leaves at the start of the data: magic, then since 1.18 the version, its length in front. */
+/*
+ * The note that the linker leaves at the start of the data: magic, then since 1.18 the version, its
+ * length in front.
+ */
 static int look_for_version(void *ctx, const struct scan_block *block)
 {
 	struct go *go = ctx;
@@ -208,9 +227,11 @@ static int look_for_version(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-/* ---- reading all of them --------------------------------------------------------------------------------------------- */
+/* ---- reading all of them --------------------------------------------------------------------- */
 
-/* The list may name many times what there is: memory for those that hold something, as they come. */
+/*
+ * The list may name many times what there is: memory for those that hold something, as they come.
+ */
 static int add_span(struct go *go, const struct span *span)
 {
 	if (go->count == go->room) {
@@ -253,7 +274,10 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* How far the spans come to what the heap itself says is in use; what contradicts itself or overlaps counts against it. */
+/*
+ * How far the spans come to what the heap itself says is in use; what contradicts itself or
+ * overlaps counts against it.
+ */
 static double agreement(const struct go *go, uint64_t before, uint64_t after)
 {
 	uint64_t used = 0, bad = go->bad;
@@ -293,7 +317,9 @@ static int read_spans(struct go *go)
 	return 0;
 }
 
-/* Its bytes in use are the spans', its least heap goes by its growth: nothing else looks like that. */
+/*
+ * Its bytes in use are the spans', its least heap goes by its growth: nothing else looks like that.
+ */
 static int look_for_pace(void *ctx, const struct scan_block *block)
 {
 	struct go *go = ctx;
@@ -315,7 +341,10 @@ static int look_for_pace(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-/* A running program may move under the reader: a reading that disagrees with itself is made again, the best one counts. */
+/*
+ * A running program may move under the reader: a reading that disagrees with itself is made again,
+ * the best one counts.
+ */
 static int read_best(struct go *go)
 {
 	struct go best = *go;
@@ -341,7 +370,10 @@ static int read_best(struct go *go)
 	return best.spans ? 1 : 0;
 }
 
-/* Memory that spans may lie in: a part of it may have lost a permission, or been advised about; then it is a mapping of its own. */
+/*
+ * Memory that spans may lie in: a part of it may have lost a permission, or been advised about;
+ * then it is a mapping of its own.
+ */
 static int may_hold_spans(const struct region *r)
 {
 	return !r->inode && !(r->perms & REGION_SHARED) && r->perms & REGION_READ &&
@@ -357,8 +389,8 @@ static void give_free(const struct go *go, uint64_t start, uint64_t end)
 }
 
 /*
- * What of the spans from @next on lies in @r, and what lies there free between them; @next: the first that ends behind @r.
- * Return: whether any does.
+ * What of the spans from @next on lies in @r, and what lies there free between them; @next: the
+ * first that ends behind @r. Return: whether any does.
  */
 static int count_region(struct go *go, const struct region *r, size_t *next,
 			struct allocator_reading *heap)
@@ -419,7 +451,10 @@ static void add_spans(const struct go *go, struct allocator_reading *heap,
 	}
 }
 
-/* The runtime's own tables lie in mappings of their own: those that hold spans' descriptions, or the list of them. */
+/*
+ * The runtime's own tables lie in mappings of their own: those that hold spans' descriptions, or
+ * the list of them.
+ */
 static int holds_tables(const struct go *go, const struct region *r, const uint64_t *first)
 {
 	if (go->list >= r->start && go->list < r->end)
@@ -495,8 +530,8 @@ static int tell(struct go *go, struct allocator_reading *heap, struct allocator_
 }
 
 /*
- * What of the heap's mappings is stacks, and what is idle between spans: runs of neighbours, each a piece of its own. Pages that
- * lie idle for a moment between two spans are not worth one.
+ * What of the heap's mappings is stacks, and what is idle between spans: runs of neighbours, each a
+ * piece of its own. Pages that lie idle for a moment between two spans are not worth one.
  */
 static int own_pieces(const struct go *go)
 {
@@ -513,7 +548,9 @@ static int own_pieces(const struct go *go)
 		if (s->state == MANUAL && s->mapped)
 			rc = heaps_own(b, start, end, REGION_RUNTIME, pieces[0], "Go", OWNED_PART,
 				       HOW_ALLOCATOR);
-		/* up to the next span, or to the end of the arena: what lies there the runtime has */
+		/*
+		 * up to the next span, or to the end of the arena: what lies there the runtime has
+		 */
 		uint64_t next = (end + ARENA_BYTES - 1) & ~(ARENA_BYTES - 1);
 		if (i < go->count && go->spans[i].start < next)
 			next = go->spans[i].start;
@@ -531,7 +568,10 @@ static const struct span *span_at(const struct go *go, uint64_t addr)
 	return at < go->count && go->spans[at].start <= addr ? &go->spans[at] : NULL;
 }
 
-/* Threads that the runtime started run on stacks of its own: a goroutine's, or the one that it schedules on. */
+/*
+ * Threads that the runtime started run on stacks of its own: a goroutine's, or the one that it
+ * schedules on.
+ */
 static void place_threads(struct go *go)
 {
 	for (size_t i = 0; i < go->b->thread_count; i++) {

@@ -29,7 +29,10 @@ struct allocator_reading *heaps_add(struct breakdown *b)
 
 #define STACK_MAX (64ull << 20)
 #define CONSISTENCY_MIN 50.0 /* per cent: below it is chance, or malice */
-/* What reading one process may cost (struct memory_work): sound heaps of 16 to 256 MiB took a tenth of it. */
+/*
+ * What reading one process may cost (struct memory_work): sound heaps of 16 to 256 MiB took a tenth
+ * of it.
+ */
 #define WORK_LEAST (64ull << 20)
 #define WORK_RESIDENT 8u           /* times what private memory is resident or swapped out */
 #define WORK_MAPPING (16ull << 10) /* each */
@@ -104,8 +107,9 @@ static int may_be_stack(const struct region *r, uint64_t pointer, struct memory_
 }
 
 /*
- * Threads that no C library made: no descriptor, perhaps no guard. A mapping that no allocator has, that one thread's pointer
- * alone lies in, and whose pages are all there from the pointer to its end, is what that thread runs on.
+ * Threads that no C library made: no descriptor, perhaps no guard. A mapping that no allocator has,
+ * that one thread's pointer alone lies in, and whose pages are all there from the pointer to its
+ * end, is what that thread runs on.
  */
 static int place_threads(struct breakdown *b, const struct memory *memory)
 {
@@ -138,7 +142,10 @@ static int place_threads(struct breakdown *b, const struct memory *memory)
 	return rc;
 }
 
-/* A stack that lies in a larger mapping, by its thread's descriptor: the mapping is not the thread's. */
+/*
+ * A stack that lies in a larger mapping, by its thread's descriptor: the mapping is not the
+ * thread's.
+ */
 static int own_stacks(struct breakdown *b, const struct memory *memory)
 {
 	struct memory_pages *pages = calloc(1, sizeof(*pages));
@@ -211,7 +218,10 @@ int heaps_recording(const struct target *target, uint16_t *port)
 	return found.found ? 1 : rc < 0 ? rc : 0;
 }
 
-/* What the preload library mapped in the target, by its word in the memory that it shares with its recorder: the kernel joins it to others'. */
+/*
+ * What the preload library mapped in the target, by its word in the memory that it shares with its
+ * recorder: the kernel joins it to others'.
+ */
 static int own_library(struct breakdown *b, const struct memory *memory)
 {
 	struct wire_heap_header *header = malloc(sizeof(*header));
@@ -266,13 +276,19 @@ double heaps_present(const struct breakdown *b, const uint8_t *claims)
 	return all ? (double)there / (double)all : 1;
 }
 
-/* A JVM's parts are known exactly, and malloc's large blocks by two words each: what is the JVM's must be known before. */
+/*
+ * A JVM's parts are known exactly, and malloc's large blocks by two words each: what is the JVM's
+ * must be known before.
+ */
 static int (*const readers[])(struct breakdown *, const struct memory *, struct err *) = {
 	heaps_hotspot,  heaps_partition, heaps_glibc, heaps_cpython, heaps_jemalloc, heaps_mimalloc,
 	heaps_tcmalloc, heaps_go,        heaps_sbcl,  heaps_dotnet,  heaps_proofs
 };
 
-/* What a reader put into the units is of the allocator that it told first; of one that was refused it goes. */
+/*
+ * What a reader put into the units is of the allocator that it told first; of one that was refused
+ * it goes.
+ */
 static void own_units(struct breakdown *b, size_t rows, size_t units, size_t pieces)
 {
 	while (rows < b->allocator_count && b->allocators[rows].live_bytes == UINT64_MAX)
@@ -320,7 +336,9 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	uint64_t left = work_of(b);
 	int rc = 0;
 	for (size_t i = 0; i < ARRAY_LEN(readers) && rc == 0; i++) {
-		/* half of what is left at most: one that leads in circles must not hide the others */
+		/*
+		 * half of what is left at most: one that leads in circles must not hide the others
+		 */
 		struct memory_work work = { .left = left / 2 };
 		size_t rows = b->allocator_count, units = b->units ? b->units->count : 0;
 		size_t pieces = b->units ? b->units->piece_count : 0;
@@ -328,7 +346,10 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		rc = readers[i](b, &memory, err);
 		own_units(b, rows, units, pieces);
 		left = left - left / 2 + work.left;
-		/* the kernel joins what one mapped to what others did: the next readers see it apart */
+		/*
+		 * the kernel joins what one mapped to what others did: the next readers see it
+		 * apart
+		 */
 		if (rc == 0 && (readers[i] == heaps_hotspot || readers[i] == heaps_glibc) &&
 		    b->owned->count && (rc = owned_sort(b->owned)) == 0)
 			rc = owned_apply(b->owned, b, target, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hotspot.c - where a JVM's parts lie, by the tables that it keeps for debuggers (gHotSpotVMStructs): they name each field with its type and its
- * place, so that one reader does for all versions and collectors. The texts lie in pages that the JVM itself hardly touches; they
+ * hotspot.c - where a JVM's parts lie, by the tables that it keeps for debuggers
+ * (gHotSpotVMStructs): they name each field with its type and its place, so that one reader does
+ * for all versions and collectors. The texts lie in pages that the JVM itself hardly touches; they
  * are read from the file.
  */
 #include <errno.h>
@@ -143,7 +144,10 @@ static void read_table(struct texts *t, const struct memory *memory, uint64_t ta
 	}
 }
 
-/* The mappings that touch the one at @addr: a node of metaspace is one reservation, committed piece by piece. */
+/*
+ * The mappings that touch the one at @addr: a node of metaspace is one reservation, committed piece
+ * by piece.
+ */
 static void note_metaspace(const struct breakdown *b, uint64_t addr, struct hotspot_places *p)
 {
 	for (unsigned i = 0; i < p->metaspace_count; i++)
@@ -193,8 +197,8 @@ static void follow(const struct memory *memory, const struct found *f, struct ho
 }
 
 /*
- * Where classes are described: constants that lead back to their class prove the mapping that they lie in. Archived ones lie in
- * a file. Return: a class that lies in none.
+ * Where classes are described: constants that lead back to their class prove the mapping that they
+ * lie in. Archived ones lie in a file. Return: a class that lies in none.
  */
 static uint64_t look_for_classes(const struct breakdown *b, const struct memory *memory,
 				 const struct found *f, struct hotspot_places *p)
@@ -229,16 +233,17 @@ static uint64_t look_for_classes(const struct breakdown *b, const struct memory 
 }
 
 /*
- * Where the JVM keeps its own books of metaspace (since 16; no table names them): a static pointer to a context, that to a list, that to
- * nodes, which are reservations. Each node says its place twice.
+ * Where the JVM keeps its own books of metaspace (since 16; no table names them): a static pointer
+ * to a context, that to a list, that to nodes, which are reservations. Each node says its place
+ * twice.
  */
 struct spaces {
 	const struct breakdown *b;
 	const struct memory *memory;
 	const char *path;
 	struct hotspot_places *places;
-	struct memory_run
-		proven[HOTSPOT_METASPACES]; /* mappings that hold descriptions of classes */
+	/* mappings that hold descriptions of classes */
+	struct memory_run proven[HOTSPOT_METASPACES];
 	unsigned proven_count;
 	uint64_t class; /* any that the loaders list, of the class space; 0: none known */
 	int found;
@@ -251,8 +256,8 @@ static int of_library(const struct spaces *s, uint64_t addr)
 }
 
 /*
- * The list of the context at @at: it has a name, before that perhaps a table of functions, behind it the list and what hands out
- * its pieces, which begins with the list again.
+ * The list of the context at @at: it has a name, before that perhaps a table of functions, behind
+ * it the list and what hands out its pieces, which begins with the list again.
  */
 static uint64_t list_of(const struct spaces *s, uint64_t at)
 {
@@ -329,7 +334,10 @@ static int look_for_contexts(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-/* Mappings with descriptions were found one by one; whole reservations take their place. Without them those must do. */
+/*
+ * Mappings with descriptions were found one by one; whole reservations take their place. Without
+ * them those must do.
+ */
 static int look_for_spaces(const struct breakdown *b, const struct memory *memory, const char *path,
 			   uint64_t class, struct hotspot_places *places)
 {
@@ -385,7 +393,9 @@ int hotspot_places(const struct breakdown *b, const struct memory *memory,
 	return places->heap.end || places->code.end;
 }
 
-/* What of [start, end) is the process's own memory is @label's. Return: resident bytes, or -ENOMEM. */
+/*
+ * What of [start, end) is the process's own memory is @label's. Return: resident bytes, or -ENOMEM.
+ */
 static int64_t claim(struct breakdown *b, const struct memory_run *run, const char *label,
 		     int classes)
 {
@@ -395,7 +405,9 @@ static int64_t claim(struct breakdown *b, const struct memory_run *run, const ch
 		const struct region *r = &b->regions[i];
 		if (r->end <= run->start)
 			continue;
-		/* the class space is one reservation: it ends where something else lies, or nothing */
+		/*
+		 * the class space is one reservation: it ends where something else lies, or nothing
+		 */
 		if (classes && expected && r->start != expected)
 			break;
 		if (classes && !expected && r->start - run->start > 64u << 20)

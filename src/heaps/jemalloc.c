@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jemalloc.c - jemalloc 5.3 read from outside. Its radix tree says of every page which extent it belongs to, and
- * proves itself: an entry names a descriptor that names the same page again, with the same size class. Blocks that thread
- * caches hold look handed out there; the caches hang on their arenas.
+ * jemalloc.c - jemalloc 5.3 read from outside. Its radix tree says of every page which extent it
+ * belongs to, and proves itself: an entry names a descriptor that names the same page again, with
+ * the same size class. Blocks that thread caches hold look handed out there; the caches hang on
+ * their arenas.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -76,13 +77,19 @@ static uint64_t size_of(unsigned index, unsigned lg_quantum)
 	       ((index % 4 + 1ull) << (shift + lg_quantum - 1));
 }
 
-/* The descriptor of an entry; 0: none. An entry without one may still hold the number behind the last size class. */
+/*
+ * The descriptor of an entry; 0: none. An entry without one may still hold the number behind the
+ * last size class.
+ */
 static uint64_t extent_at(uint64_t entry)
 {
 	return (uint64_t)((int64_t)(entry << 16) >> 16) & ~127ull;
 }
 
-/* A descriptor, by way of a copy of its page: a heap of a gigabyte has some 60,000, and to read one takes as long as a page of them. */
+/*
+ * A descriptor, by way of a copy of its page: a heap of a gigabyte has some 60,000, and to read one
+ * takes as long as a page of them.
+ */
 static int read_descriptor(struct je *je, uint64_t at, struct extent *e)
 {
 	uint64_t page = at & ~4095ull;
@@ -122,8 +129,9 @@ static int agrees(const struct extent *e, uint64_t addr, uint64_t entry)
 }
 
 /*
- * Any three words of a program's heap may pass for a descriptor, and one of them for a size of terabytes. jemalloc enters the first
- * and the last page of every extent, so both lead to this descriptor again.
+ * Any three words of a program's heap may pass for a descriptor, and one of them for a size of
+ * terabytes. jemalloc enters the first and the last page of every extent, so both lead to this
+ * descriptor again.
  */
 static int proof(void *ctx, uint64_t addr, uint64_t entry)
 {
@@ -135,7 +143,7 @@ static int proof(void *ctx, uint64_t addr, uint64_t entry)
 	       extent_at(radix_entry(&je->tree, e.addr + e.size - 4096)) == extent_at(entry);
 }
 
-/* ---- extents ------------------------------------------------------------------------------------------------------- */
+/* ---- extents --------------------------------------------------------------------------------- */
 
 static void note_base(struct je *je, uint64_t addr)
 {
@@ -155,7 +163,10 @@ static void note_base(struct je *je, uint64_t addr)
 	je->base_count++;
 }
 
-/* Its slots depend on what the quantum turns out to be: till then the number of the size class stands for it. */
+/*
+ * Its slots depend on what the quantum turns out to be: till then the number of the size class
+ * stands for it.
+ */
 static void give_unit(struct je *je, const struct extent *e)
 {
 	unsigned state = e->bits >> 17 & 7, slab = e->bits >> 12 & 1;
@@ -222,7 +233,10 @@ static void count_last(struct je *je)
 	}
 }
 
-/* What of the last extent lies in @r: bytes of it that are resident. Extents do not end where the kernel cuts mappings. */
+/*
+ * What of the last extent lies in @r: bytes of it that are resident. Extents do not end where the
+ * kernel cuts mappings.
+ */
 static uint64_t take_part(struct je *je, const struct region *r, uint64_t *at)
 {
 	uint64_t end = je->last.addr + je->last.size;
@@ -296,14 +310,17 @@ static uint64_t walk_base(struct je *je, const struct region *r)
 	return bytes;
 }
 
-/* ---- thread caches ------------------------------------------------------------------------------------------------- */
+/* ---- thread caches --------------------------------------------------------------------------- */
 
 struct cache_bin {
 	uint64_t head, requests;
 	uint16_t low_water, full, empty, pad;
 };
 
-/* The stacks of a cache's bins lie one behind the other: that is how they are told from anything else. */
+/*
+ * The stacks of a cache's bins lie one behind the other: that is how they are told from anything
+ * else.
+ */
 static unsigned bins_that_fit(const struct cache_bin *bins, unsigned count)
 {
 	unsigned i = 0;
@@ -352,8 +369,8 @@ static int add_cache(struct je *je, uint64_t at)
 }
 
 /*
- * A cache is a thread's own: in its stack's mapping, or in a block of the allocator's. The first thread's storage may have been
- * mapped right behind a library's data and be one mapping with it.
+ * A cache is a thread's own: in its stack's mapping, or in a block of the allocator's. The first
+ * thread's storage may have been mapped right behind a library's data and be one mapping with it.
  */
 static int may_hold_cache(const struct breakdown *b, uint64_t at)
 {
@@ -419,7 +436,9 @@ static int look_for_arenas(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------- */
+/*
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static const char *const labels[] = { "jemalloc", "jemalloc metadata" };
 
@@ -449,8 +468,9 @@ static int walk_all(struct je *je, uint8_t *claims)
 }
 
 /*
- * Whether it is jemalloc at all: any array of pointers in a program's data may pass for a tree, but the sizes of what is handed out
- * are those that it has classes for. One odd extent in sixteen may be read while it changes.
+ * Whether it is jemalloc at all: any array of pointers in a program's data may pass for a tree, but
+ * the sizes of what is handed out are those that it has classes for. One odd extent in sixteen may
+ * be read while it changes.
  */
 static int is_proven(const struct je *je)
 {
@@ -485,15 +505,19 @@ static void tell(const struct je *je, struct allocator_reading *a)
 			 "every extent, by its radix tree; what threads cache counts as live");
 }
 
-/* Of a leaf's entry that has two words: the class's number stands in the second from bit 5 on, the flags below. */
+/*
+ * Of a leaf's entry that has two words: the class's number stands in the second from bit 5 on, the
+ * flags below.
+ */
 static uint64_t join(uint64_t descriptor, uint64_t facts)
 {
 	return (facts >> 5 & 255) << 48 | (descriptor & 0xffffffffff80ull) | (facts & 31);
 }
 
 /*
- * Pages of 4 KiB: two levels of 18 bits for addresses of 48 bits; three of 15 bits where it was built for addresses of 57 (on a
- * machine that has them), whose class numbers found no room beside the pointer.
+ * Pages of 4 KiB: two levels of 18 bits for addresses of 48 bits; three of 15 bits where it was
+ * built for addresses of 57 (on a machine that has them), whose class numbers found no room beside
+ * the pointer.
  */
 static int find_tree(struct je *je)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mimalloc.c - mimalloc 2.0 to 2.2 read from outside. Its segments begin at multiples of 32 MiB with a description of
- * every page in them, and prove themselves: the pages add up to the segment, and the same secret is mixed into each
- * segment's address. Which version it is, the first segment tells: read by another's layout none adds up. Version 3 has no
- * segments (mimalloc3.c).
+ * mimalloc.c - mimalloc 2.0 to 2.2 read from outside. Its segments begin at multiples of 32 MiB
+ * with a description of every page in them, and prove themselves: the pages add up to the segment,
+ * and the same secret is mixed into each segment's address. Which version it is, the first segment
+ * tells: read by another's layout none adds up. Version 3 has no segments (mimalloc3.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -204,7 +204,10 @@ static void count_page(struct mi *mi, const struct segment *s, uint64_t start, u
 	note_heap(mi, page->heap, s->thread);
 }
 
-/* Whether a segment stands at @at, by the layout that is known, or by the first that makes sense of it. */
+/*
+ * Whether a segment stands at @at, by the layout that is known, or by the first that makes sense of
+ * it.
+ */
 static int read_segment(struct mi *mi, uint64_t at, uint64_t limit)
 {
 	const struct layout *first = mi->layout ? mi->layout : layouts;
@@ -231,7 +234,10 @@ static int read_segment(struct mi *mi, uint64_t at, uint64_t limit)
 	return 0;
 }
 
-/* Of one segment: bytes that are its own, 0 where there is none at @at. It ends at @limit at the latest. */
+/*
+ * Of one segment: bytes that are its own, 0 where there is none at @at. It ends at @limit at the
+ * latest.
+ */
 static uint64_t walk_segment(struct mi *mi, uint64_t at, uint64_t limit)
 {
 	struct segment *s = &mi->segment;
@@ -255,7 +261,7 @@ static uint64_t walk_segment(struct mi *mi, uint64_t at, uint64_t limit)
 	return bytes;
 }
 
-/* ---- blocks of full pages that other threads freed ------------------------------------------------------------------ */
+/* ---- blocks of full pages that other threads freed ------------------------------------------- */
 
 static int read_slice(const struct mi *mi, uint64_t at, struct slice *slice)
 {
@@ -301,9 +307,14 @@ static void take_delayed(struct mi *mi, uint64_t heap, uint64_t thread)
 	}
 }
 
-/* ------------------------------------------------------------------------------------------------------------------- */
+/*
+ * -------------------------------------------------------------------------------------------------
+ */
 
-/* Where the mappings end that touch mapping @i and one another: what is not in use yet of a segment has no access. */
+/*
+ * Where the mappings end that touch mapping @i and one another: what is not in use yet of a segment
+ * has no access.
+ */
 static uint64_t run_end(const struct breakdown *b, size_t i)
 {
 	while (i + 1 < b->region_count && b->regions[i + 1].start == b->regions[i].end &&
@@ -315,9 +326,9 @@ static uint64_t run_end(const struct breakdown *b, size_t i)
 /* Everything, and which mappings deserve the label. */
 static void walk_all(struct mi *mi, uint8_t *claims)
 {
-	uint64_t
-		done = 0,
-		limit = 0; /* ends of the last segment, and of the mappings that touch the last one */
+	uint64_t done = 0,
+		 /* ends of the last segment, and of the mappings that touch the last one */
+		limit = 0;
 	unsigned tried = 0;
 	for (size_t i = 0; i < mi->b->region_count; i++) {
 		const struct region *r = &mi->b->regions[i];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mimalloc3.c - mimalloc 3 read from outside. A word in its data leads to the page map, whose first entry leads to the part of
- * it that stands right behind its root: that proves it. Below it each slice of 64 KiB has its page's head; a page knows the
- * arena that it is from and its place there, and has to come to the address where the map has it. What of an arena no page has
- * is free by the arena's bitmap, or its own.
+ * mimalloc3.c - mimalloc 3 read from outside. A word in its data leads to the page map, whose first
+ * entry leads to the part of it that stands right behind its root: that proves it. Below it each
+ * slice of 64 KiB has its page's head; a page knows the arena that it is from and its place there,
+ * and has to come to the address where the map has it. What of an arena no page has is free by the
+ * arena's bitmap, or its own.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -94,7 +95,7 @@ static uint64_t resident_in(struct mi3 *mi, uint64_t start, uint64_t end)
 	return end > start ? memory_resident(&mi->pages, start, end) : 0;
 }
 
-/* ---- pages ---------------------------------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static unsigned short_at(const uint64_t *words, unsigned byte)
 {
@@ -146,7 +147,10 @@ static int decode(const struct mi3 *mi, const struct layout *l, uint64_t at, con
 
 enum { NO_PAGE, PAGE_HERE, PAGE_ELSEWHERE };
 
-/* What the map has for @slice. Which layout it is the first page tells that makes sense and has the slice. */
+/*
+ * What the map has for @slice. Which layout it is the first page tells that makes sense and has the
+ * slice.
+ */
 static int read_page(struct mi3 *mi, uint64_t at, uint64_t slice, struct page *page)
 {
 	uint64_t words[HEAD_WORDS];
@@ -218,8 +222,9 @@ static unsigned find_arena(struct mi3 *mi, uint64_t at)
 }
 
 /*
- * Version 3.0 keeps the head of a page that is given back, and what leads to it. What is free by its arena's bitmap is passed over before
- * its head is read: of a heap that has shrunk there are more of those than of others.
+ * Version 3.0 keeps the head of a page that is given back, and what leads to it. What is free by
+ * its arena's bitmap is passed over before its head is read: of a heap that has shrunk there are
+ * more of those than of others.
  */
 static int is_given_back(struct mi3 *mi, uint64_t at)
 {
@@ -301,8 +306,8 @@ static struct unit *unit_at(struct units *units, size_t first, uint64_t addr)
 }
 
 /*
- * Threads' parts of heaps are blocks themselves, of a part that mimalloc has for itself (since 3.3): what that one has nobody asked for. Pages
- * come in rising order, so units do.
+ * Threads' parts of heaps are blocks themselves, of a part that mimalloc has for itself (since
+ * 3.3): what that one has nobody asked for. Pages come in rising order, so units do.
  */
 static void sum_parts(struct mi3 *mi, size_t first)
 {
@@ -334,7 +339,7 @@ static void sum_parts(struct mi3 *mi, size_t first)
 	}
 }
 
-/* ---- the map -------------------------------------------------------------------------------------------------------- */
+/* ---- the map --------------------------------------------------------------------------------- */
 
 static void walk_part(struct mi3 *mi, uint64_t index, uint64_t part)
 {
@@ -354,7 +359,9 @@ static void walk_part(struct mi3 *mi, uint64_t index, uint64_t part)
 			return;
 		if (is_given_back(mi, slice))
 			continue;
-		/* slices that were a longer page's, and are nobody's now, may keep what they led to */
+		/*
+		 * slices that were a longer page's, and are nobody's now, may keep what they led to
+		 */
 		int found = read_page(mi, last, slice, &page);
 		mi->bad += found == NO_PAGE || (found == PAGE_HERE && page.from < mi->done);
 		if (found != PAGE_HERE || page.from < mi->done)
@@ -388,7 +395,10 @@ static void walk_map(struct mi3 *mi)
 	}
 }
 
-/* A word that leads to a page map: its first entry leads right behind it, to the part for no address. */
+/*
+ * A word that leads to a page map: its first entry leads right behind it, to the part for no
+ * address.
+ */
 static int look_for_map(void *ctx, const struct scan_block *block)
 {
 	struct mi3 *mi = ctx;
@@ -422,7 +432,7 @@ static int look_for_map(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-/* ---- arenas --------------------------------------------------------------------------------------------------------- */
+/* ---- arenas ---------------------------------------------------------------------------------- */
 
 static int by_start(const void *a, const void *b)
 {
@@ -549,7 +559,10 @@ int mimalloc3_read(struct breakdown *b, const struct memory *memory)
 		goto out;
 	mi->b = b;
 	mi->memory = mi->pages.memory = mi->freed.memory = memory;
-	/* arenas are told by what their pages leave, so pages are kept, whether somebody asked or not */
+	/*
+	 * arenas are told by what their pages leave, so pages are kept, whether somebody asked or
+	 * not
+	 */
 	b->units = asked ? asked : &own;
 	size_t first = b->units->count;
 	rc = scan_data(b, memory, 0, look_for_map, mi);

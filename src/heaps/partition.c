@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * partition.c - PartitionAlloc, the allocator of Chromium and of what is built from it. Its super pages of 2 MiB lie in reserved pools; of
- * each one page says what is in it, 32 bytes for every 16 KiB, and begins with the address of its partition. That page stands in the super
- * page itself or, in newer ones, in a region of its own, at a distance that the partition holds. Nothing but a partition has a row of sizes
- * with the reciprocal of each beside it: that is the proof.
+ * partition.c - PartitionAlloc, the allocator of Chromium and of what is built from it. Its super
+ * pages of 2 MiB lie in reserved pools; of each one page says what is in it, 32 bytes for every 16
+ * KiB, and begins with the address of its partition. That page stands in the super page itself or,
+ * in newer ones, in a region of its own, at a distance that the partition holds. Nothing but a
+ * partition has a row of sizes with the reciprocal of each beside it: that is the proof.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +35,10 @@
 #define LEAD_PAGES \
 	4u /* in front of what a super page hands out: guards, and in older ones its own page */
 
-/* A partition: where its buckets are, the pool it takes from, and how far from a super page its page is. */
+/*
+ * A partition: where its buckets are, the pool it takes from, and how far from a super page its
+ * page is.
+ */
 struct root {
 	uint64_t at, base, bytes, buckets;
 	unsigned stride, bucket_count; /* stride 0: it is none */
@@ -71,7 +75,10 @@ static int is_writable(const struct breakdown *b, uint64_t addr)
 		       (REGION_READ | REGION_WRITE);
 }
 
-/* Lists, a size, how many pages a span has, and one division that is done once; size and pages share a word in older ones. */
+/*
+ * Lists, a size, how many pages a span has, and one division that is done once; size and pages
+ * share a word in older ones.
+ */
 static int is_bucket(const uint64_t *w, uint64_t *slot, uint64_t *pages)
 {
 	unsigned apart = w[3] >> 32 == 0;
@@ -183,7 +190,7 @@ static uint64_t super_of(const struct partition *p, const struct root *root, uin
 	return is_super(p, root, at - SYSTEM_PAGE) ? at - SYSTEM_PAGE : 0;
 }
 
-/* ---- what is in it ------------------------------------------------------------------------------------------------- */
+/* ---- what is in it --------------------------------------------------------------------------- */
 
 struct span {
 	uint64_t start, bytes, slot, used, unused; /* unused: slots that nobody had yet */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proofs.c - runtimes whose memory is named, and not counted: V8's pages, PHP's chunks, Ruby's pages, OCaml's pools, musl's groups. Each lies at
- * multiples of its size and begins with a header that leads back to itself; all of one heap agree on one word. Where that holds for as many as it
+ * proofs.c - runtimes whose memory is named, and not counted: V8's pages, PHP's chunks, Ruby's
+ * pages, OCaml's pools, musl's groups. Each lies at multiples of its size and begins with a header
+ * that leads back to itself; all of one heap agree on one word. Where that holds for as many as it
  * takes they are called so, and nothing else is.
  */
 #include <errno.h>
@@ -25,7 +26,10 @@ struct proof {
 	const char *label, *code_label, *owner;
 	uint64_t align;
 	unsigned least; /* so many must agree */
-	/** Whether the words at @at are such a header: how many bytes it begins, and the word that all of one heap share. */
+	/**
+	 * Whether the words at @at are such a header: how many bytes it begins, and the word that
+	 * all of one heap share.
+	 */
 	int (*check)(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		     const uint64_t *words, uint64_t *bytes, uint64_t *key);
 	/** Whether it is worth looking at all. */
@@ -34,7 +38,10 @@ struct proof {
 
 #define V8_CODE (3u << 20) /* the smallest build, without its compilers, has more */
 
-/* V8 is linked into what runs it: whatever that is has so much code. Where no code is seen at all, nothing is ruled out. */
+/*
+ * V8 is linked into what runs it: whatever that is has so much code. Where no code is seen at all,
+ * nothing is ruled out.
+ */
 static int may_run_v8(const struct breakdown *b, const struct memory *memory)
 {
 	uint64_t largest = 0;
@@ -59,7 +66,10 @@ static int is_v8(const struct breakdown *b, const struct memory *memory, uint64_
 	       scan_heap_at(b, w[2], 8) && breakdown_find(b, at + *bytes - 1) < b->region_count;
 }
 
-/* V8 12 (Node 22): flags, where the page's description is (itself), size, heap, where objects begin. Later ones keep it elsewhere. */
+/*
+ * V8 12 (Node 22): flags, where the page's description is (itself), size, heap, where objects
+ * begin. Later ones keep it elsewhere.
+ */
 static int is_v8_12(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		    const uint64_t *w, uint64_t *bytes, uint64_t *key)
 {
@@ -72,8 +82,8 @@ static int is_v8_12(const struct breakdown *b, const struct memory *memory, uint
 }
 
 /*
- * V8 13 (Node 24): flags, and where the page's description is. That holds where the page begins, its size, and further on its heap and where
- * objects begin.
+ * V8 13 (Node 24): flags, and where the page's description is. That holds where the page begins,
+ * its size, and further on its heap and where objects begin.
  */
 static int is_v8_13(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		    const uint64_t *w, uint64_t *bytes, uint64_t *key)
@@ -89,7 +99,10 @@ static int is_v8_13(const struct breakdown *b, const struct memory *memory, uint
 	       breakdown_find(b, at + *bytes - 1) < b->region_count;
 }
 
-/* Blink's and V8's garbage collector of C++ objects, and V8 in its sandbox, come with chromium's own allocator. */
+/*
+ * Blink's and V8's garbage collector of C++ objects, and V8 in its sandbox, come with chromium's
+ * own allocator.
+ */
 static int has_partitions(const struct breakdown *b, const struct memory *memory)
 {
 	(void)memory;
@@ -102,8 +115,9 @@ static int has_partitions(const struct breakdown *b, const struct memory *memory
 #define V8_PAGE (256u << 10)
 
 /*
- * V8 in its sandbox: flags, and which entry of a table outside of it describes the page. That number is the page's place in a cage of 4 GiB: as
- * each page has its own, several that have the right one are proof.
+ * V8 in its sandbox: flags, and which entry of a table outside of it describes the page. That
+ * number is the page's place in a cage of 4 GiB: as each page has its own, several that have the
+ * right one are proof.
  */
 static int is_v8_sandboxed(const struct breakdown *b, const struct memory *memory, uint64_t at,
 			   const uint64_t *w, uint64_t *bytes, uint64_t *key)
@@ -118,8 +132,8 @@ static int is_v8_sandboxed(const struct breakdown *b, const struct memory *memor
 #define OILPAN_PAGE (128u << 10)
 
 /*
- * A page of Oilpan: its heap, its space, and whether one object has it whole, whose size is further on then. The space holds a list
- * of its pages, whose first one says the same of itself.
+ * A page of Oilpan: its heap, its space, and whether one object has it whole, whose size is further
+ * on then. The space holds a list of its pages, whose first one says the same of itself.
  */
 static int is_oilpan(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		     const uint64_t *w, uint64_t *bytes, uint64_t *key)
@@ -143,7 +157,9 @@ static int is_oilpan(const struct breakdown *b, const struct memory *memory, uin
 	return breakdown_find(b, at + *bytes - 1) < b->region_count;
 }
 
-/* Private writable memory that no file backs: what follows a library's bss may be anybody's, too. */
+/*
+ * Private writable memory that no file backs: what follows a library's bss may be anybody's, too.
+ */
 static int is_memory(const struct breakdown *b, uint64_t addr)
 {
 	size_t i = breakdown_find(b, addr);
@@ -153,8 +169,9 @@ static int is_memory(const struct breakdown *b, uint64_t addr)
 }
 
 /*
- * zend_mm_chunk: its heap, which lies in the first chunk, the next and the one before, numbers of free pages. The first is proven by
- * the ring that it is in, the others by the first. A ring's neighbour may be unreadable for a moment; both ways then is enough.
+ * zend_mm_chunk: its heap, which lies in the first chunk, the next and the one before, numbers of
+ * free pages. The first is proven by the ring that it is in, the others by the first. A ring's
+ * neighbour may be unreadable for a moment; both ways then is enough.
  */
 static int is_php(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		  const uint64_t *w, uint64_t *bytes, uint64_t *key)
@@ -196,7 +213,10 @@ static int runs_ruby(const struct breakdown *b, const struct memory *memory)
 	return scan_maps(b, "libruby");
 }
 
-/* A group begins with a pointer to its meta: { prev, next, mem, masks, bits }, whose area begins with a secret. */
+/*
+ * A group begins with a pointer to its meta: { prev, next, mem, masks, bits }, whose area begins
+ * with a secret.
+ */
 static int is_musl(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		   const uint64_t *w, uint64_t *bytes, uint64_t *key)
 {
@@ -215,12 +235,15 @@ static int has_no_glibc(const struct breakdown *b, const struct memory *memory)
 	return !scan_maps(b, "libc.so.6") && !scan_maps(b, "libc-2.");
 }
 
-#define PHP_SIZES \
-	272u /* of a heap: what it has of chunks, behind its free lists; the list is a few words further */
+/* of a heap: what it has of chunks, behind its free lists; the list is a few words further */
+#define PHP_SIZES 272u
 #define PHP_WORDS 16u
 #define PHP_HUGE_MAX 4096u
 
-/* What is too large for a chunk has a mapping of its own and no header; the heap lists them: {block, bytes, next}. */
+/*
+ * What is too large for a chunk has a mapping of its own and no header; the heap lists them:
+ * {block, bytes, next}.
+ */
 static int name_php_blocks(struct breakdown *b, const struct memory *memory, uint64_t heap)
 {
 	uint64_t at = 0, entry[3], words[PHP_WORDS], mask = (2ull << 20) - 1;
@@ -242,8 +265,8 @@ static int name_php_blocks(struct breakdown *b, const struct memory *memory, uin
 }
 
 /*
- * A carrier of Erlang's allocators (erl_alloc_util.h): its size with three flags, the next one and the one before, and whose it is. Those beside
- * it lead back.
+ * A carrier of Erlang's allocators (erl_alloc_util.h): its size with three flags, the next one and
+ * the one before, and whose it is. Those beside it lead back.
  */
 static int is_beam(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		   const uint64_t *w, uint64_t *bytes, uint64_t *key)
@@ -279,8 +302,8 @@ static int runs_beam(const struct breakdown *b, const struct memory *memory)
 #define OCAML_STATE_WORDS 5u
 
 /*
- * A domain of OCaml 5 (domain_state.tbl): where its minor heap is used up, the next free place in it, its start, its end, and where
- * the next slice of work is due. Fills in [@minor) of it.
+ * A domain of OCaml 5 (domain_state.tbl): where its minor heap is used up, the next free place in
+ * it, its start, its end, and where the next slice of work is due. Fills in [@minor) of it.
  */
 static int is_ocaml_domain(const struct breakdown *b, const struct memory *memory, uint64_t at,
 			   struct memory_run *minor)
@@ -296,7 +319,9 @@ static int is_ocaml_domain(const struct breakdown *b, const struct memory *memor
 	       breakdown_find(b, w[2]) == breakdown_find(b, w[3] - 1);
 }
 
-/* A pool: the next one, the first free object in it, the domain that owns it, its class of sizes. */
+/*
+ * A pool: the next one, the first free object in it, the domain that owns it, its class of sizes.
+ */
 static int is_ocaml(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		    const uint64_t *w, uint64_t *bytes, uint64_t *key)
 {
@@ -310,8 +335,9 @@ static int is_ocaml(const struct breakdown *b, const struct memory *memory, uint
 }
 
 /*
- * All minor heaps lie in one reservation, whose bounds stand side by side in the runtime's data: where there are fewer domains than
- * there may be, a part of it is closed; else it is a mapping by itself. Two addresses within a large heap bound nothing.
+ * All minor heaps lie in one reservation, whose bounds stand side by side in the runtime's data:
+ * where there are fewer domains than there may be, a part of it is closed; else it is a mapping by
+ * itself. Two addresses within a large heap bound nothing.
  */
 static int are_bounds(const struct breakdown *b, uint64_t low, uint64_t high)
 {
@@ -380,7 +406,10 @@ struct search {
 	unsigned tried;
 };
 
-/* What a reader has proven to be another's is; what only looks like it by its first words may be anybody's. */
+/*
+ * What a reader has proven to be another's is; what only looks like it by its first words may be
+ * anybody's.
+ */
 static int may_hold(const struct region *r)
 {
 	return !r->inode && !r->name[0] && r->perms & REGION_READ && !(r->perms & REGION_SHARED) &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtimes.c - heaps of language runtimes that need no symbols to be read: CPython's small objects by the shape of
- * their pools, HotSpot's spaces from the performance counters that every JVM maps.
+ * runtimes.c - heaps of language runtimes that need no symbols to be read: CPython's small objects
+ * by the shape of their pools, HotSpot's spaces from the performance counters that every JVM maps.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "proc/breakdown.h"
 #include "proc/memory.h"
 
-/* ---- CPython 3.8 and later ----------------------------------------------------------------------------------------- */
+/* ---- CPython 3.8 and later ------------------------------------------------------------------- */
 
 #define POOL_BYTES 16384u    /* a pool lies at a multiple of its size, its header at its start */
 #define POOL_BYTES_OLD 4096u /* before 3.10, in arenas of 256 KiB */
@@ -103,9 +103,10 @@ static unsigned next_pools(struct pools *s, uint64_t *at, uint64_t end, uint64_t
 }
 
 /*
- * Resident bytes of the pools that begin in one mapping; the mappings that touch it end at @limit. An arena is filled from its
- * start, and the next one begun when it is full: where as many headers in a row as an arena has are none, every fourth is
- * looked at until one is, and then those before it. What is missed so are three pools at most, of the arena begun last.
+ * Resident bytes of the pools that begin in one mapping; the mappings that touch it end at @limit.
+ * An arena is filled from its start, and the next one begun when it is full: where as many headers
+ * in a row as an arena has are none, every fourth is looked at until one is, and then those before
+ * it. What is missed so are three pools at most, of the arena begun last.
  */
 static uint64_t read_pools(struct pools *s, const struct region *region, uint64_t limit)
 {
@@ -154,7 +155,10 @@ static int may_hold_pools(const struct region *r)
 	       !r->inode && r->class == REGION_ANONYMOUS;
 }
 
-/* Where the mappings end that touch mapping @i and one another: the kernel cuts an arena where a part of it was treated otherwise. */
+/*
+ * Where the mappings end that touch mapping @i and one another: the kernel cuts an arena where a
+ * part of it was treated otherwise.
+ */
 static uint64_t run_end(const struct breakdown *b, size_t i)
 {
 	while (i + 1 < b->region_count && b->regions[i + 1].start == b->regions[i].end &&
@@ -163,7 +167,9 @@ static uint64_t run_end(const struct breakdown *b, size_t i)
 	return b->regions[i].end;
 }
 
-/* Pools of @bytes in every mapping that may hold some, and which of those they have for themselves. */
+/*
+ * Pools of @bytes in every mapping that may hold some, and which of those they have for themselves.
+ */
 static void read_all_pools(struct pools *s, const struct breakdown *b, uint32_t bytes,
 			   uint8_t *claims)
 {
@@ -198,7 +204,10 @@ int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *
 		read_all_pools(s, b, POOL_BYTES, claims);
 	if (rc == 0 && !s->pools)
 		read_all_pools(s, b, POOL_BYTES_OLD, claims);
-	/* only headers that agree in every field are counted; what was swapped out has its own with it */
+	/*
+	 * only headers that agree in every field are counted; what was swapped out has its own with
+	 * it
+	 */
 	double consistency = rc == 0 ? 100 * heaps_present(b, claims) : 0;
 	if (rc == 0 && (s->pools || memory_is_spent(memory)) &&
 	    (rc = heaps_judge(b, memory, label[0], consistency)) == 1) {
@@ -220,7 +229,7 @@ int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *
 	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }
 
-/* ---- HotSpot -------------------------------------------------------------------------------------------------------- */
+/* ---- HotSpot --------------------------------------------------------------------------------- */
 
 #define PERF_MAGIC 0xc0c0feca /* bytes ca fe c0 c0 */
 #define PERF_HEAD 32u
@@ -254,7 +263,10 @@ struct counters {
 	unsigned spaces;
 };
 
-/* Where generations share regions each may have the whole heap: G1 adds some bytes, so that none is 0, no other collector does. */
+/*
+ * Where generations share regions each may have the whole heap: G1 adds some bytes, so that none is
+ * 0, no other collector does.
+ */
 static void add_generation(struct counters *c, const char *name, uint64_t max)
 {
 	size_t digits =
@@ -267,8 +279,8 @@ static void add_generation(struct counters *c, const char *name, uint64_t max)
 }
 
 /*
- * The counters that `jstat` reads: a header, then entries { length, name offset, vector length, type, flags, units,
- * variability, data offset }. Every offset is the target's word.
+ * The counters that `jstat` reads: a header, then entries { length, name offset, vector length,
+ * type, flags, units, variability, data offset }. Every offset is the target's word.
  */
 static void read_counters(const char *bytes, size_t len, struct counters *c)
 {
@@ -300,7 +312,10 @@ static void read_counters(const char *bytes, size_t len, struct counters *c)
 	}
 }
 
-/* The heap is reserved as one stretch; of archived classes (.jsa) some are mapped into it. Its last mapping, or -1. */
+/*
+ * The heap is reserved as one stretch; of archived classes (.jsa) some are mapped into it. Its last
+ * mapping, or -1.
+ */
 static long heap_end(const struct breakdown *b, size_t first, uint64_t bytes)
 {
 	const struct region *r = &b->regions[first];
@@ -321,7 +336,10 @@ static long heap_end(const struct breakdown *b, size_t first, uint64_t bytes)
 	return (long)last;
 }
 
-/* The one stretch of just that size claims its mappings. Return: resident bytes of it, 0 where there is none, or several. */
+/*
+ * The one stretch of just that size claims its mappings. Return: resident bytes of it, 0 where
+ * there is none, or several.
+ */
 static uint64_t claim_heap(const struct breakdown *b, uint64_t bytes, uint8_t *claims)
 {
 	size_t first = 0, last = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sbcl.c - the spaces of Steel Bank Common Lisp, named and not counted, by the variables that its runtime exports: where the
- * dynamic space begins and how large it may grow, and where code and symbols lie that never move. All of it may be executed, so that
- * without this it is anybody's code.
+ * sbcl.c - the spaces of Steel Bank Common Lisp, named and not counted, by the variables that its
+ * runtime exports: where the dynamic space begins and how large it may grow, and where code and
+ * symbols lie that never move. All of it may be executed, so that without this it is anybody's
+ * code.
  */
 #include <errno.h>
 #include <string.h>

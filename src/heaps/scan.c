@@ -60,7 +60,7 @@ int scan_maps(const struct breakdown *b, const char *prefix)
 	return 0;
 }
 
-/* ---- data ---------------------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* The data mappings that touch mapping @i: a module's data and its bss. */
 static struct memory_run together(const struct breakdown *b, size_t i)
@@ -75,7 +75,10 @@ static struct memory_run together(const struct breakdown *b, size_t i)
 	return (struct memory_run){ b->regions[first].start, b->regions[last].end };
 }
 
-/* memory_read_resident(), where the kernel need not be asked again what is there: blocks and leaves lie close together. */
+/*
+ * memory_read_resident(), where the kernel need not be asked again what is there: blocks and leaves
+ * lie close together.
+ */
 static int read_there(struct memory_pages *pages, uint64_t addr, void *to, size_t len)
 {
 	uint64_t there = memory_resident(pages, addr, addr + len);
@@ -136,7 +139,9 @@ static struct memory_run span_of_memory(const struct breakdown *b)
 	return span;
 }
 
-/* A word in ten or so leads there, at random: asking each would cost more than going through all. */
+/*
+ * A word in ten or so leads there, at random: asking each would cost more than going through all.
+ */
 static size_t find_leads(const uint64_t *words, size_t count, const struct memory_run *span,
 			 uint32_t *leads)
 {
@@ -284,7 +289,7 @@ int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t b
 	return rc;
 }
 
-/* ---- radix trees --------------------------------------------------------------------------------------------------- */
+/* ---- radix trees ----------------------------------------------------------------------------- */
 
 enum { ROOT, LEAF };
 
@@ -314,8 +319,8 @@ static void set_node(struct radix *tree, uint64_t addr, uint64_t node)
 }
 
 /*
- * Words that might be a root's lead close together, and each asks for the same few entries of a node. Only while a root is looked
- * for: a program that runs writes its nodes.
+ * Words that might be a root's lead close together, and each asks for the same few entries of a
+ * node. Only while a root is looked for: a program that runs writes its nodes.
  */
 struct radix_pieces {
 	struct radix_piece {
@@ -445,8 +450,9 @@ static void add_key(struct search *s, const struct region *r, uint64_t key)
 }
 
 /*
- * The entries of a root that addresses of heap memory lead to: few, since mappings lie close together. A mapping may begin
- * below one entry with what no page map knows, and have its spans below the next.
+ * The entries of a root that addresses of heap memory lead to: few, since mappings lie close
+ * together. A mapping may begin below one entry with what no page map knows, and have its spans
+ * below the next.
  */
 static void collect_keys(struct search *s)
 {
@@ -500,7 +506,10 @@ static int proves(struct search *s, unsigned key, uint64_t node)
 	return 0;
 }
 
-/* Most words are small numbers, or lead where the word before led, into a library say: that is seen without a search. */
+/*
+ * Most words are small numbers, or lead where the word before led, into a library say: that is seen
+ * without a search.
+ */
 static int is_no_leaf(const struct search *s, uint64_t word)
 {
 	const struct region *no = s->no_heap;
@@ -517,7 +526,10 @@ static int may_be_leaf(struct search *s, uint64_t word)
 	if (i == b->region_count)
 		return 0;
 	if (scan_is_heap(&b->regions[i])) {
-		/* a leaf is large: what an object's pointer leads to seldom has as much memory behind it */
+		/*
+		 * a leaf is large: what an object's pointer leads to seldom has as much memory
+		 * behind it
+		 */
 		const struct radix_shape *shape = &s->tree->shape;
 		uint64_t bytes =
 			shape->middle_bits ? 8ull << shape->middle_bits : 8ull << shape->bits[LEAF];
@@ -528,8 +540,8 @@ static int may_be_leaf(struct search *s, uint64_t word)
 }
 
 /*
- * Beside an entry of a root stand others: nothing, or nodes. A process has the lower half of what a root covers, so that an entry of
- * its heap is none of the last.
+ * Beside an entry of a root stand others: nothing, or nodes. A process has the lower half of what a
+ * root covers, so that an entry of its heap is none of the last.
  */
 static int has_entries_beside(struct search *s, const struct scan_block *block, size_t i)
 {
@@ -576,8 +588,9 @@ static int try_block(void *ctx, const struct scan_block *block)
 }
 
 /*
- * Where a root may begin is known, because all of it lies in one module's data; so is where the entries that are looked for lie
- * then. Only that is read: of most modules nothing, of a large one a part.
+ * Where a root may begin is known, because all of it lies in one module's data; so is where the
+ * entries that are looked for lie then. Only that is read: of most modules nothing, of a large one
+ * a part.
  */
 static int try_module(struct search *s, struct scan *scan, size_t i)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * served.c - which allocator serves which module: what the loader bound each module's `malloc` to, read from the slot that its calls go
- * through. And what jemalloc and Go go by now, where the files name the variables.
+ * served.c - which allocator serves which module: what the loader bound each module's `malloc` to,
+ * read from the slot that its calls go through. And what jemalloc and Go go by now, where the files
+ * name the variables.
  */
 #include <elf.h>
 #include <errno.h>
@@ -104,7 +105,10 @@ static int read_dynamic(struct module *m, const Elf64_Phdr *where)
 		}
 	}
 	free(all);
-	/* the strings follow the symbols: every linker does so, and nothing says how many symbols there are */
+	/*
+	 * the strings follow the symbols: every linker does so, and nothing says how many symbols
+	 * there are
+	 */
 	return m->symbols && m->strings > m->symbols && m->strings_bytes;
 }
 
@@ -298,8 +302,8 @@ struct serving {
 };
 
 /*
- * A program at fixed addresses stands for `malloc` with its own stub wherever its address is taken: whoever is served by a module that
- * has none and calls another's is served by that one.
+ * A program at fixed addresses stands for `malloc` with its own stub wherever its address is taken:
+ * whoever is served by a module that has none and calls another's is served by that one.
  */
 static const char *in_the_end(const struct serving *all, unsigned count, const char *by)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tcmalloc.c - gperftools' tcmalloc read from outside, as 2.10 lays it out. Its page map leads from a page to the span
- * that holds it, which names the page again; the table of size classes is told by its shape. Spans of small blocks count
- * what left them, the central lists count what lies free in them: both must come to the same.
+ * tcmalloc.c - gperftools' tcmalloc read from outside, as 2.10 lays it out. Its page map leads from
+ * a page to the span that holds it, which names the page again; the table of size classes is told
+ * by its shape. Spans of small blocks count what left them, the central lists count what lies free
+ * in them: both must come to the same.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -89,8 +90,8 @@ static int agrees(const struct span *s, uint64_t addr)
 }
 
 /*
- * In a program at a low address any small number and any pointer behind it may pass for a span that is long enough. The page map
- * knows a span's first page and its last.
+ * In a program at a low address any small number and any pointer behind it may pass for a span that
+ * is long enough. The page map knows a span's first page and its last.
  */
 static int proof(void *ctx, uint64_t addr, uint64_t entry)
 {
@@ -101,9 +102,12 @@ static int proof(void *ctx, uint64_t addr, uint64_t entry)
 	       radix_entry(&tc->tree, (s.start + s.length - 1) << PAGE_SHIFT) == entry;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Rising sizes, multiples of 8, the last at 256 KiB; before them how many blocks move at once, in an array of one length. */
+/*
+ * Rising sizes, multiples of 8, the last at 256 KiB; before them how many blocks move at once, in
+ * an array of one length.
+ */
 static unsigned classes_at(const int32_t *sizes, size_t room)
 {
 	unsigned i = 1;
@@ -164,7 +168,7 @@ static int look_for_central(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-/* ---- spans ----------------------------------------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------------------- */
 
 /* The last span has been met from end to end. */
 static void count_last(struct tc *tc)
@@ -211,7 +215,10 @@ static uint64_t end_of(const struct span *s)
 	return (s->start + s->length) << PAGE_SHIFT;
 }
 
-/* What of the last span lies in @r: bytes of it that are resident. Spans do not end where the kernel cuts mappings. */
+/*
+ * What of the last span lies in @r: bytes of it that are resident. Spans do not end where the
+ * kernel cuts mappings.
+ */
 static uint64_t take_part(struct tc *tc, const struct region *r, uint64_t *at)
 {
 	uint64_t end = end_of(&tc->last), from = *at > r->start ? *at : r->start;
@@ -244,7 +251,7 @@ static uint64_t walk_region(struct tc *tc, const struct region *r)
 	return resident;
 }
 
-/* ---- caches ---------------------------------------------------------------------------------------------------------- */
+/* ---- caches ---------------------------------------------------------------------------------- */
 
 static void move_to_cache(struct tc *tc, uint64_t count, uint64_t size)
 {
@@ -308,7 +315,10 @@ static int read_cache(struct tc *tc, uint64_t at, int add)
 	return 1;
 }
 
-/* A word in writable data that points to a cache; caches are linked in both ways behind their lists. */
+/*
+ * A word in writable data that points to a cache; caches are linked in both ways behind their
+ * lists.
+ */
 static int look_for_caches(void *ctx, const struct scan_block *block)
 {
 	struct tc *tc = ctx;
@@ -346,7 +356,9 @@ static void read_caches(struct tc *tc)
 	}
 }
 
-/* ------------------------------------------------------------------------------------------------------------------- */
+/*
+ * -------------------------------------------------------------------------------------------------
+ */
 
 /* Everything, and which mappings deserve the label. */
 static int walk_all(struct tc *tc, uint8_t *claims)

@@ -62,7 +62,10 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* One pass for each byte of the addresses that differs; mostly they come nearly in order, and then none is needed. */
+/*
+ * One pass for each byte of the addresses that differs; mostly they come nearly in order, and then
+ * none is needed.
+ */
 int pieces_sort(struct piece *pieces, size_t count)
 {
 	uint64_t differ = 0;

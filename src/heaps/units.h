@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * units.h - what allocators hold, stretch by stretch: units, the smallest that an allocator can give back as a whole, and for
- * allocators that cut chunks of any size what of them is free, cached or the allocator's own. The readers fill it as they walk; what
- * is in neither is in use. All of it is the target's word, checked as far as the readers check it.
+ * units.h - what allocators hold, stretch by stretch: units, the smallest that an allocator can
+ * give back as a whole, and for allocators that cut chunks of any size what of them is free, cached
+ * or the allocator's own. The readers fill it as they walk; what is in neither is in use. All of it
+ * is the target's word, checked as far as the readers check it.
  */
 #ifndef HEAPS_UNITS_H
 #define HEAPS_UNITS_H
@@ -12,12 +13,20 @@
 
 enum unit_kind {
 	UNIT_CHUNKS =
-		1, /* chunks of any size (glibc): each page of it is a unit; struct piece says what is not in use */
-	UNIT_SLAB,    /* slots of one size */
-	UNIT_BLOCK,   /* one block has it whole */
-	UNIT_FREE,    /* in no block's use, kept by the allocator */
-	UNIT_TABLES,  /* the allocator's own */
-	UNIT_RUNTIME, /* slots of a language runtime (CPython's pools, Go's spans): no allocation of its own stands behind one */
+		/*
+		 * chunks of any size (glibc): each page of it is a unit; struct piece says what is
+		 * not in use
+		 */
+	1,
+	UNIT_SLAB,   /* slots of one size */
+	UNIT_BLOCK,  /* one block has it whole */
+	UNIT_FREE,   /* in no block's use, kept by the allocator */
+	UNIT_TABLES, /* the allocator's own */
+	/*
+	 * slots of a language runtime (CPython's pools, Go's spans): no allocation of its own
+	 * stands behind one
+	 */
+	UNIT_RUNTIME,
 	UNIT_RUNTIME_FREE,
 	UNIT_STACKS, /* a runtime's stacks, whole */
 };
@@ -25,18 +34,26 @@ enum unit_kind {
 enum unit_flag {
 	UNIT_DECAYS = 1, /* UNIT_FREE: goes back by itself after a time */
 	UNIT_GIVEN =
-		2, /* UNIT_FREE: offered to the kernel already (MADV_FREE): it takes it when it needs memory */
+		/*
+		 * UNIT_FREE: offered to the kernel already (MADV_FREE): it takes it when it needs
+		 * memory
+		 */
+	2,
 	UNIT_MAIN = 4,      /* UNIT_CHUNKS: the main arena's */
 	UNIT_OWN_BLOCK = 8, /* UNIT_BLOCK: mapped for this block alone */
 };
 
 struct unit {
 	uint64_t start, bytes;
-	uint64_t
-		slot; /* UNIT_SLAB, UNIT_RUNTIME: bytes of one; UNIT_BLOCK: of what the block takes; else 0 */
+	/* UNIT_SLAB, UNIT_RUNTIME: bytes of one; UNIT_BLOCK: of what the block takes; else 0 */
+	uint64_t slot;
 	uint64_t head; /* bytes at its start that are the allocator's own */
 	uint32_t used,
-		cached; /* slots that are handed out by the allocator's word, and those of them that a cache keeps */
+		/*
+		 * slots that are handed out by the allocator's word, and those of them that a cache
+		 * keeps
+		 */
+		cached;
 	uint16_t arena;
 	uint8_t kind, flags;
 	uint8_t allocator; /* index into struct breakdown's allocators */
@@ -44,7 +61,8 @@ struct unit {
 
 enum piece_kind {
 	PIECE_FREE = 1,
-	PIECE_TOP, /* the topmost chunk of an arena: free, but of further arenas' nothing is given back */
+	/* the topmost chunk of an arena: free, but of further arenas' nothing is given back */
+	PIECE_TOP,
 	PIECE_CACHED, /* freed, but kept for a thread */
 	PIECE_TABLES, /* the allocator's own */
 };
@@ -75,7 +93,9 @@ struct units {
 	size_t count, room;
 	struct piece *pieces;
 	size_t piece_count, piece_room;
-	/* in use by the walk's word, of chunks of any size: those have no slots that would say it */
+	/*
+	 * in use by the walk's word, of chunks of any size: those have no slots that would say it
+	 */
 	uint64_t class_count[UNITS_CLASSES], class_bytes[UNITS_CLASSES];
 	/* glibc's settings in force (mp_) */
 	int has_settings;
@@ -85,18 +105,25 @@ struct units {
 	int incomplete; /* there was no memory for some */
 };
 void units_fini(struct units *units);
-/** units_add(), units_piece() - one more; -ENOMEM, which @units remembers, too. @units NULL: nobody asked, 0. */
+/**
+ * units_add(), units_piece() - one more; -ENOMEM, which @units remembers, too. @units NULL: nobody
+ * asked, 0.
+ */
 int units_add(struct units *units, const struct unit *unit);
 int units_piece(struct units *units, uint64_t start, uint64_t bytes, enum piece_kind kind);
 /** units_rewind() - a reader was refused: what it put there goes. */
 void units_rewind(struct units *units, size_t count, size_t piece_count);
 /**
- * units_sort() - by address; where two lay claim to the same bytes (lists that were read at different moments, an empty arena over
- * another allocator's heap) the later one has them. Free pieces that touch become one.
+ * units_sort() - by address; where two lay claim to the same bytes (lists that were read at
+ * different moments, an empty arena over another allocator's heap) the later one has them. Free
+ * pieces that touch become one.
  */
 void units_sort(struct units *units);
 
-/** pieces_sort() - by address: a radix sort, for there may be millions. -ENOMEM: they stay as they were. */
+/**
+ * pieces_sort() - by address: a radix sort, for there may be millions. -ENOMEM: they stay as they
+ * were.
+ */
 int pieces_sort(struct piece *pieces, size_t count);
 
 #endif

@@ -43,7 +43,10 @@ static int stop(struct freeze *f, pid_t tid)
 	while (waitpid(tid, &status, __WALL) < 0)
 		if (errno != EINTR)
 			return errno == ECHILD ? 0 : -errno;
-	/* where a signal came first it is handed on in the end; a stop of ours, or of the whole group, has its event above */
+	/*
+	 * where a signal came first it is handed on in the end; a stop of ours, or of the whole
+	 * group, has its event above
+	 */
 	if (WIFSTOPPED(status) && !(status >> 16))
 		f->threads[f->count - 1].signal = WSTOPSIG(status);
 	return 1;
@@ -94,7 +97,8 @@ int freeze_begin(struct freeze *f, pid_t pid, struct err *err)
 #define PENDING_MAX 32
 
 /*
- * Calls that fail with EINTR when they are woken for a stop, and have done nothing then: the kernel starts most others anew by itself.
+ * Calls that fail with EINTR when they are woken for a stop, and have done nothing then: the kernel
+ * starts most others anew by itself.
  */
 static int waits_anew(const struct user_regs_struct *regs)
 {
@@ -119,7 +123,10 @@ static int waits_anew(const struct user_regs_struct *regs)
 	case SYS_epoll_pwait:
 	case SYS_epoll_pwait2:
 	case SYS_io_uring_enter:
-		/* other signals are let in while it waits: what is meant to end it would run its handler, and it would wait on */
+		/*
+		 * other signals are let in while it waits: what is meant to end it would run its
+		 * handler, and it would wait on
+		 */
 		return !regs->r8;
 	default:
 		return 0;
@@ -146,8 +153,9 @@ static int has_signal(pid_t tid)
 }
 
 /*
- * Nothing but the stop ended the wait of @tid: the call is made once more, as the kernel does with others. A signal that comes from
- * here on finds the thread before that call, as one that came a moment before it was made at first.
+ * Nothing but the stop ended the wait of @tid: the call is made once more, as the kernel does with
+ * others. A signal that comes from here on finds the thread before that call, as one that came a
+ * moment before it was made at first.
  */
 static void wait_anew(pid_t tid)
 {

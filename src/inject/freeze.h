@@ -20,10 +20,12 @@ struct freeze {
 	uint64_t since_ns;
 };
 /**
- * freeze_begin() - PTRACE_SEIZE and PTRACE_INTERRUPT of every thread of @pid, those that begin meanwhile too. Some 25 us a thread.
- * A system call that waits is made anew, by the kernel or by freeze_end() (on x86-64 only: elsewhere epoll_wait() and the like
- * return EINTR); what has a time limit that counts from its begin waits as long again. The calling thread is the tracer: if it
- * ends, all go on, and such calls return EINTR. 0 or negative errno with @err; freeze_end() in any case.
+ * freeze_begin() - PTRACE_SEIZE and PTRACE_INTERRUPT of every thread of @pid, those that begin
+ * meanwhile too. Some 25 us a thread. A system call that waits is made anew, by the kernel or by
+ * freeze_end() (on x86-64 only: elsewhere epoll_wait() and the like return EINTR); what has a time
+ * limit that counts from its begin waits as long again. The calling thread is the tracer: if it
+ * ends, all go on, and such calls return EINTR. 0 or negative errno with @err; freeze_end() in any
+ * case.
  */
 int freeze_begin(struct freeze *freeze, pid_t pid, struct err *err);
 /** freeze_end() - all go on. Return: for how long they stood still, ns. */

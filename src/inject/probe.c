@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 /*
- * The security module Yama lets a tracer have its descendants; only an orphan tells what holds for other processes.
+ * The security module Yama lets a tracer have its descendants; only an orphan tells what holds for
+ * other processes.
  * @say carries its pid to us; it lives until we close our end of @hold, whatever becomes of us.
  */
 static pid_t start_orphan(const int say[2], const int hold[2])

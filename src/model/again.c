@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* again.c - what was free at one moment and in use at a later one: given back in between, it would have been taken again. */
+/*
+ * again.c - what was free at one moment and in use at a later one: given back in between, it would
+ * have been taken again.
+ */
 #include <stdlib.h>
 
 #include "model/snapshot.h"
 
 #define LINKS 48 /* of a free chunk's beginning: its links stay */
 
-/* Whole free pages, those of chunks and those of other allocators' units one after the other by address. */
+/*
+ * Whole free pages, those of chunks and those of other allocators' units one after the other by
+ * address.
+ */
 struct walk {
 	const struct snapshot *s;
 	size_t piece, unit;

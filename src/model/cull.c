@@ -78,7 +78,7 @@ static int flush(struct cull *c, struct err *err)
 	return count ? c->to->put(c->to, c->batch, count, err) : 0;
 }
 
-/* ---- the queue --------------------------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 static uint32_t append(struct cull *c, const struct event *ev, struct err *err)
 {
@@ -168,7 +168,7 @@ static int hand_on_due(struct cull *c, struct err *err)
 	return rc;
 }
 
-/* ---- what is left out ---------------------------------------------------------------------------------------------- */
+/* ---- what is left out ------------------------------------------------------------------------ */
 
 static struct event event_of(const struct cull *c, const struct sum *sum)
 {
@@ -253,7 +253,10 @@ static int leave_out(struct cull *c, const struct event *alloc, uint64_t free_ns
 	return sum->temporary == UINT32_MAX - 1 ? report(c, err) : 0;
 }
 
-/* The block whose last part is @number dies by @end: it and all that it was reallocated from never were. */
+/*
+ * The block whose last part is @number dies by @end: it and all that it was reallocated from never
+ * were.
+ */
 static int forget_chain(struct cull *c, uint32_t number, const struct event *end, struct err *err)
 {
 	uint64_t free_ns = end->time_ns;
@@ -273,7 +276,7 @@ static int forget_chain(struct cull *c, uint32_t number, const struct event *end
 	return rc;
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static int take_alloc(struct cull *c, const struct event *ev, struct err *err)
 {
@@ -355,7 +358,7 @@ static int cull_put(struct sink *sink, const struct event *events, size_t count,
 	return rc;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct cull *cull_new(const struct cull_opt *opt, const struct prof *sums, struct sink *to,
 		      struct err *err)
@@ -402,7 +405,10 @@ struct sink *cull_sink(struct cull *cull)
 
 int cull_advance(struct cull *c, uint64_t now_ns, struct err *err)
 {
-	/* what is reported now may be followed by events that are a little older: its time is the last one's */
+	/*
+	 * what is reported now may be followed by events that are a little older: its time is the
+	 * last one's
+	 */
 	int rc = c->now_ns >= c->report_ns || now_ns >= c->report_ns + REPORT_NS ? report(c, err)
 										 : 0;
 	uint64_t last_ns = c->now_ns;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cull.h - leave short-lived blocks out of a recording: a sink that hands events on once it is known which blocks live
- * longer than a threshold, and instead of the others sums by stack (EVENT_CULLED).
+ * cull.h - leave short-lived blocks out of a recording: a sink that hands events on once it is
+ * known which blocks live longer than a threshold, and instead of the others sums by stack
+ * (EVENT_CULLED).
  *
- * Everything that is handed on keeps its order and its times; it comes later by up to the threshold. A chain of reallocs is
- * one block, as old as its first allocation: all of it is kept, or nothing. Memory: 96 bytes for each undecided event,
- * with a bound; 24 for each block number. Cost: some 50 ns an event. One thread.
+ * Everything that is handed on keeps its order and its times; it comes later by up to the
+ * threshold. A chain of reallocs is one block, as old as its first allocation: all of it is kept,
+ * or nothing. Memory: 96 bytes for each undecided event, with a bound; 24 for each block number.
+ * Cost: some 50 ns an event. One thread.
  */
 #ifndef MODEL_CULL_H
 #define MODEL_CULL_H
@@ -21,25 +23,29 @@ struct cull;
 
 struct cull_opt {
 	uint64_t lifetime_ns; /* what was freed sooner is left out */
-	uint32_t
-		pending_max; /* undecided events; beyond, the oldest are handed on whatever their age. 0 = the default */
+	/* undecided events; beyond, the oldest are handed on whatever their age. 0 = the default */
+	uint32_t pending_max;
 };
 
 /**
- * cull_new() - hand on to @to. @sums: a reading that is given each event before the culling is, which is asked where the
- * peak lies; NULL: nobody will want to know.
+ * cull_new() - hand on to @to. @sums: a reading that is given each event before the culling is,
+ * which is asked where the peak lies; NULL: nobody will want to know.
  */
 struct cull *cull_new(const struct cull_opt *opt, const struct prof *sums, struct sink *to,
 		      struct err *err);
 void cull_freep(struct cull **cull);
 /** cull_sink() - belongs to @cull. */
 struct sink *cull_sink(struct cull *cull);
-/** cull_advance() - now and then: hand on what is old enough at @now_ns, and sums of what was left out. */
+/**
+ * cull_advance() - now and then: hand on what is old enough at @now_ns, and sums of what was left
+ * out.
+ */
 int cull_advance(struct cull *cull, uint64_t now_ns, struct err *err);
 /**
- * cull_tell() - put into @to what cull_finish() would hand on now; nothing changes. Between cull_advance() and the next event,
- * and once a second: then a recorder that is killed loses a second, and not what was undecided. All of it each time: with the
- * writing, some 3 % of a CPU for 800,000 undecided events, twice a second.
+ * cull_tell() - put into @to what cull_finish() would hand on now; nothing changes. Between
+ * cull_advance() and the next event, and once a second: then a recorder that is killed loses a
+ * second, and not what was undecided. All of it each time: with the writing, some 3 % of a CPU for
+ * 800,000 undecided events, twice a second.
  */
 int cull_tell(struct cull *cull, struct sink *to, struct err *err);
 /** cull_finish() - the end: nothing that is undecided was short-lived. */

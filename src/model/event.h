@@ -2,9 +2,10 @@
 /*
  * event.h - one fact, the definitions it refers to, and the sink that takes both.
  *
- * Sources make events (source/heap.c from rings, trace/reader.c from a file, source/heaptrack.c from a foreign file);
- * sinks take them (trace/writer.c, model/prof.c, query/). Everything is named by dense numbers which the producer gives
- * out from 0 or 1 upwards, and which are defined before their first use.
+ * Sources make events (source/heap.c from rings, trace/reader.c from a file, source/heaptrack.c
+ * from a foreign file); sinks take them (trace/writer.c, model/prof.c, query/). Everything is named
+ * by dense numbers which the producer gives out from 0 or 1 upwards, and which are defined before
+ * their first use.
  */
 #ifndef MODEL_EVENT_H
 #define MODEL_EVENT_H
@@ -23,7 +24,9 @@ struct frame_id {
 struct module_id {
 	uint32_t v; /* 0 = no module (JIT code, unknown) */
 };
-/* Comment of a process whose recording holds samples alone: all that is said of it is an estimate. */
+/*
+ * Comment of a process whose recording holds samples alone: all that is said of it is an estimate.
+ */
 #define PROF_SAMPLER "sample"
 #define THREADS_FURTHER "(further threads)"
 struct thread_id {
@@ -37,48 +40,86 @@ struct block_id {
 #define EVENT_TIME_MAX_NS (UINT64_MAX / 4) /* 146 years: sums of times cannot overflow */
 
 enum event_kind {
-	/* addr, bytes = requested size, stack = who asked, block = number given to it (not live before) */
+	/*
+	 * addr, bytes = requested size, stack = who asked, block = number given to it (not live
+	 * before)
+	 */
 	EVENT_ALLOC = 1,
-	/* addr; bytes, stack, block = those of the allocation; aux_stack = who freed (0 where not recorded) */
+	/*
+	 * addr; bytes, stack, block = those of the allocation; aux_stack = who freed (0 where not
+	 * recorded)
+	 */
 	EVENT_FREE = 2,
 	/* addr: a free of a block never seen */
 	EVENT_FREE_FOREIGN = 3,
-	/* address space: addr, bytes, stack; value = prot | flags << 32 (0 where EVENT_F_REALLOC is set) */
+	/*
+	 * address space: addr, bytes, stack; value = prot | flags << 32 (0 where EVENT_F_REALLOC is
+	 * set)
+	 */
 	EVENT_MAP = 4,
 	EVENT_UNMAP = 5,
 	EVENT_BRK = 6, /* addr = the new break, stack */
-	/* process timeline: bytes = RSS, addr = virtual size, value = peak RSS (VmHWM) so far; all in bytes */
+	/*
+	 * process timeline: bytes = RSS, addr = virtual size, value = peak RSS (VmHWM) so far; all
+	 * in bytes
+	 */
 	EVENT_RSS = 7,
 	EVENT_MARK = 8, /* value */
-	/* value = enum loss_reason, bytes = bytes of lost allocations, addr = lost allocations, block.v = lost frees (saturating);
-	   all three 0: frees that were counted before were lost here, at the latest */
+	/*
+	 * value = enum loss_reason, bytes = bytes of lost allocations, addr = lost allocations,
+	 * block.v = lost frees (saturating); all three 0: frees that were counted before were lost
+	 * here, at the latest
+	 */
 	EVENT_LOST = 9,
 	EVENT_SWITCH = 10, /* value 1 = on, 0 = off */
 	EVENT_THREAD_END = 11,
-	/* the process is the child of a fork: value = its parent's pid; block.v = 1: its first allocations, EVENT_F_INHERITED,
-	   are the parent's blocks of that moment, addr in number, bytes in size; 0: those are not known */
+	/*
+	 * the process is the child of a fork: value = its parent's pid; block.v = 1: its first
+	 * allocations, EVENT_F_INHERITED, are the parent's blocks of that moment, addr in number,
+	 * bytes in size; 0: those are not known
+	 */
 	EVENT_FORKED = 12,
-	/* blocks that were freed so soon that a recording leaves them out, since the last such event: addr in number, bytes in
-	   size, block.v of them temporary; stack, thread = who asked; value = class of lifetime and largest size (cull.h) */
+	/*
+	 * blocks that were freed so soon that a recording leaves them out, since the last such
+	 * event: addr in number, bytes in size, block.v of them temporary; stack, thread = who
+	 * asked; value = class of lifetime and largest size (cull.h)
+	 */
 	EVENT_CULLED = 13,
-	/* blocks that a filter leaves out of the recording, since the last such event: addr in number, bytes in size, value of such
-	   that were freed (sieve.h); with EVENT_F_INHERITED: blocks of before */
+	/*
+	 * blocks that a filter leaves out of the recording, since the last such event: addr in
+	 * number, bytes in size, value of such that were freed (sieve.h); with EVENT_F_INHERITED:
+	 * blocks of before
+	 */
 	EVENT_FILTERED = 14,
 	EVENT_KIND_MAX = 16
 };
 
 enum event_flag {
 	EVENT_F_REALLOC =
-		1, /* the free, and the allocation right after it by the same thread, are one realloc;
-		      UNMAP and MAP: one mremap, which keeps protection and flags */
+		/*
+		 * the free, and the allocation right after it by the same thread, are one realloc;
+		 * UNMAP and MAP: one mremap, which keeps protection and flags
+		 */
+	1,
 	EVENT_F_TEMPORARY =
-		2, /* FREE: of this thread's last allocated block (docs/rules.md); set by the producer */
+		/*
+		 * FREE: of this thread's last allocated block (docs/rules.md); set by the producer
+		 */
+	2,
 	EVENT_F_UNCERTAIN =
 		4, /* ALLOC: was live when a free was lost. Set on the closing pass only */
 	EVENT_F_IMPLIED =
-		8, /* FREE: nobody saw it (its record was lost); the address was given out again. Not a free that counts */
+		/*
+		 * FREE: nobody saw it (its record was lost); the address was given out again. Not a
+		 * free that counts
+		 */
+	8,
 	EVENT_F_INHERITED =
-		8, /* ALLOC, FILTERED: the parent's, live when this process was forked from it, or the earlier file's */
+		/*
+		 * ALLOC, FILTERED: the parent's, live when this process was forked from it, or the
+		 * earlier file's
+		 */
+	8,
 };
 
 /** struct event - lives in the producer; a sink copies what it keeps. */
@@ -98,7 +139,10 @@ struct event {
 };
 _Static_assert(sizeof(struct event) == 56, "struct event");
 
-/* A stack whose walk ended early hangs below one of these frames' worth of reason; see wire/heap.h enum wire_stop. */
+/*
+ * A stack whose walk ended early hangs below one of these frames' worth of reason; see wire/heap.h
+ * enum wire_stop.
+ */
 enum stack_stop {
 	STACK_COMPLETE = 0,
 	STACK_STOP_UNSAMPLED = 12, /* see process.sample_bytes */
@@ -122,7 +166,8 @@ struct symbol {
 	const char *file;     /* NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
 	uint8_t inlined;      /* 1 = inlined into the next one */
-	uint8_t language; /* enum symbol_language: as the name was mangled; not stored in recordings */
+	/* enum symbol_language: as the name was mangled; not stored in recordings */
+	uint8_t language;
 };
 enum symbol_language { SYMBOL_PLAIN, SYMBOL_CPP, SYMBOL_RUST };
 
@@ -134,7 +179,8 @@ struct def {
 		struct {
 			uint32_t pid;
 			const char *exe,
-				*cmdline; /* cmdline: arguments separated by NUL, cmdline_bytes long */
+				/* cmdline: arguments separated by NUL, cmdline_bytes long */
+				*cmdline;
 			size_t cmdline_bytes;
 			const char *comment;        /* source name: "heap", "heaptrack", ... */
 			uint64_t start_realtime_ns; /* wall clock of time 0 */
@@ -145,14 +191,17 @@ struct def {
 			int exit_status;        /* as waitpid() tells; -1 = unknown */
 			uint64_t runtime_ns;
 			uint64_t peak_rss_bytes;
-			uint32_t
-				modules_nameless; /* objects that the library's table had no room for */
+			/* objects that the library's table had no room for */
+			uint32_t modules_nameless;
 			/*
-			 * Not 0: an allocation of s bytes (0 counts as 1) has a stack with probability
-			 * 1 - exp(-s / sample_bytes); else it is STACK_STOP_UNSAMPLED
+			 * Not 0: an allocation of s bytes (0 counts as 1) has a stack with
+			 * probability 1 - exp(-s / sample_bytes); else it is STACK_STOP_UNSAMPLED
 			 */
 			uint64_t sample_bytes;
-			/* what was recorded together: 0 = a recording for itself alone. Who started it: 0 = not known, or nobody of them */
+			/*
+			 * what was recorded together: 0 = a recording for itself alone. Who started
+			 * it: 0 = not known, or nobody of them
+			 */
 			uint64_t family;
 			uint32_t parent_pid;
 		} process;
@@ -169,14 +218,21 @@ struct def {
 		} module;
 		struct {
 			struct module_id module;
-			uint64_t
-				offset; /* return address - 1, as ELF virtual address of the module; absolute where module is 0 */
+			/*
+			 * return address - 1, as ELF virtual address of the module; absolute where
+			 * module is 0
+			 */
+			uint64_t offset;
 		} frame;
 		struct {
-			struct stack_id
-				parent; /* the caller's stack; always defined before, and smaller than id */
+			/* the caller's stack; always defined before, and smaller than id */
+			struct stack_id parent;
 			struct frame_id frame; /* of the innermost call; ignored where stop != 0 */
-			uint8_t stop; /* != 0: not a frame, but the root of stacks that are partial for this reason; parent is 0 */
+			/*
+			 * != 0: not a frame, but the root of stacks that are partial for this
+			 * reason; parent is 0
+			 */
+			uint8_t stop;
 		} stack;
 		struct {
 			const struct symbol *symbols; /* innermost first */
@@ -188,7 +244,9 @@ struct def {
 	};
 };
 
-/** struct sink - takes definitions and batches of events. Not thread-safe: one producer at a time. */
+/**
+ * struct sink - takes definitions and batches of events. Not thread-safe: one producer at a time.
+ */
 struct sink {
 	/** Return: 0, or negative errno with @err filled; a producer stops at the first failure. */
 	int (*define)(struct sink *sink, const struct def *def, struct err *err);
@@ -205,7 +263,10 @@ void sink_tee_init(struct sink_tee *tee);
 /** sink_tee_add() - up to four; returns -ENOSPC beyond. */
 int sink_tee_add(struct sink_tee *tee, struct sink *to);
 
-/** stack_stop_name() - "gap", "no_module" ...: the keys of partial_stacks.by_reason; NULL for 0 or unknown numbers. */
+/**
+ * stack_stop_name() - "gap", "no_module" ...: the keys of partial_stacks.by_reason; NULL for 0 or
+ * unknown numbers.
+ */
 const char *stack_stop_name(unsigned stop);
 
 /** Reasons for lost events; the first eight are wire/heap.h's enum wire_lost. */

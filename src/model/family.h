@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * family.h - processes that were recorded together: a program and all that it started (--follow-children), a recording each.
- * query/family.h finds them, out/family.h writes them.
+ * family.h - processes that were recorded together: a program and all that it started
+ * (--follow-children), a recording each. query/family.h finds them, out/family.h writes them.
  */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
@@ -17,8 +17,8 @@
 struct family_member {
 	char *path;     /* of its recording; the first where it was divided */
 	uint32_t files; /* of which it is made: MAX_SIZE */
-	uint32_t
-		parent; /* place of who started it among the members; FAMILY_NOBODY: it is not among them */
+	/* place of who started it among the members; FAMILY_NOBODY: it is not among them */
+	uint32_t parent;
 	uint32_t depth;           /* 0: below nobody */
 	uint32_t pid, parent_pid; /* 0: not known */
 	char *exe, *cmdline;      /* arguments end in NUL */
@@ -31,7 +31,10 @@ struct family_member {
 	struct prof_totals totals;
 };
 
-/** struct family - members stand behind who started them, those of one parent in the order of their start. */
+/**
+ * struct family - members stand behind who started them, those of one parent in the order of their
+ * start.
+ */
 struct family {
 	char *folder;
 	struct family_member *members;

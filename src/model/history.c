@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * history.c - samples as frames of differences, in chunks, in three tiers. A frame: flags (1 = stands alone), time in ms
- * (since the frame before, or absolute where it stands alone), number of labels that changed, then per label its number
- * and four differences. Everything is a varint.
+ * history.c - samples as frames of differences, in chunks, in three tiers. A frame: flags (1 =
+ * stands alone), time in ms (since the frame before, or absolute where it stands alone), number of
+ * labels that changed, then per label its number and four differences. Everything is a varint.
  */
 #include "model/history.h"
 
@@ -23,7 +23,7 @@ static const struct {
 	{ 120000, 4ull * 24 * 3600 * 1000 },
 };
 
-/* ---- frames -------------------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static void put(struct buf *to, uint64_t v)
 {
@@ -117,7 +117,7 @@ int history_decode(const char *bytes, size_t len, frame_fn fn, void *ctx)
 	return rc;
 }
 
-/* ---- tiers --------------------------------------------------------------------------------------------------------- */
+/* ---- tiers ----------------------------------------------------------------------------------- */
 
 static void chunk_free(struct history_chunk *chunk)
 {
@@ -127,8 +127,9 @@ static void chunk_free(struct history_chunk *chunk)
 }
 
 /*
- * Age is told by time and by what came after: a clock that was set far ahead, or a watcher that was away for a week, does not
- * make anything old. Twice the samples that the span has room for are more than any watcher adds in it.
+ * Age is told by time and by what came after: a clock that was set far ahead, or a watcher that was
+ * away for a week, does not make anything old. Twice the samples that the span has room for are
+ * more than any watcher adds in it.
  */
 static int is_old(const struct history_tier *tier, unsigned t)
 {
@@ -237,7 +238,8 @@ int history_add(struct history *h, uint64_t time_ns, const struct history_row *r
 	for (size_t i = 0; i < count; i++) {
 		int key = i ? history_key_of(h, rows[i].class, rows[i].label) : 0;
 		if (key < 0)
-			continue; /* a full table of a stranger's file: its bytes still stand in the total */
+			/* a full table of a stranger's file: its bytes still stand in the total */
+			continue;
 		now[key].v[0] += rows[i].rss_bytes / HISTORY_UNIT;
 		now[key].v[1] += rows[i].virtual_bytes / HISTORY_UNIT;
 		now[key].v[2] += rows[i].swap_bytes / HISTORY_UNIT;
@@ -271,7 +273,7 @@ int history_add(struct history *h, uint64_t time_ns, const struct history_row *r
 	return told ? 0 : file_rc;
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 int history_take_run(struct history *h, const struct history_run *run)
 {
@@ -315,7 +317,7 @@ int history_runs(const struct history *h, struct history_run **runs, size_t *cou
 	return *runs ? 0 : -ENOMEM;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int history_open(const char *path, int write, struct history **out, struct err *err)
 {

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * history_file.c - the history as an append-only file: a header, then records. All numbers little-endian.
+ * history_file.c - the history as an append-only file: a header, then records. All numbers
+ * little-endian.
  *   header: "BLHIST1\n"
  *   record: u8 kind, u8 tier, u16 length, u32 CRC-32 of kind, tier, length and payload, payload
- *   kind 1, label: class and label, each ended by NUL; numbered from 1 in order of appearance (0 is the process)
+ *   kind 1, label: class and label, each ended by NUL; numbered from 1 in order of appearance (0 is
+ *   the process)
  *   kind 2, run: u64 CLOCK_REALTIME ns, i32 pid, name of the process
  *   kind 3, frame: as in history.c
- * A frame that fails its checksum is passed over, and those behind it that say only what changed; any other record ends what is
- * read. A watcher cuts off a record that ended early; a file of which more is left than that it keeps under another name.
+ * A frame that fails its checksum is passed over, and those behind it that say only what changed;
+ * any other record ends what is read. A watcher cuts off a record that ended early; a file of which
+ * more is left than that it keeps under another name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +67,7 @@ static void record_run(struct buf *to, const struct history_run *run)
 	record(to, RECORD_RUN, 0, payload, 12 + len);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int take_run(struct history *h, const uint8_t *payload, size_t len)
 {
@@ -110,7 +113,9 @@ static int take(struct history *h, const uint8_t *head, size_t len)
 	}
 }
 
-/* The bytes of the record that begins @at, 0 where its end or its checksum is not that of a record. */
+/*
+ * The bytes of the record that begins @at, 0 where its end or its checksum is not that of a record.
+ */
 static size_t sound_record(const uint8_t *bytes, size_t len, size_t at)
 {
 	const uint8_t *head = bytes + at;
@@ -126,7 +131,10 @@ static size_t sound_record(const uint8_t *bytes, size_t len, size_t at)
 	return RECORD_HEAD + payload;
 }
 
-/* Whether a record is a label's but for its kind: without it all that follow would have other numbers. */
+/*
+ * Whether a record is a label's but for its kind: without it all that follow would have other
+ * numbers.
+ */
 static int was_label(const uint8_t *head, size_t payload)
 {
 	uint8_t other[4] = { RECORD_LABEL, 0, head[2], head[3] };
@@ -138,8 +146,9 @@ static int was_label(const uint8_t *head, size_t payload)
 }
 
 /*
- * Where the damaged records that begin @at can be passed over: they say that they are frames or runs, and a sound one follows. A label
- * is never passed over, because the numbers of all others go by it. Return: the place of the sound one, 0 where there is none.
+ * Where the damaged records that begin @at can be passed over: they say that they are frames or
+ * runs, and a sound one follows. A label is never passed over, because the numbers of all others go
+ * by it. Return: the place of the sound one, 0 where there is none.
  */
 static size_t pass_frames(const uint8_t *bytes, size_t len, size_t at)
 {
@@ -158,8 +167,8 @@ static size_t pass_frames(const uint8_t *bytes, size_t len, size_t at)
 }
 
 /*
- * Everything that can be read; returns where the rest begins. @passed: the bytes of damaged frames in between, and of those
- * that say only what changed since then.
+ * Everything that can be read; returns where the rest begins. @passed: the bytes of damaged frames
+ * in between, and of those that say only what changed since then.
  */
 static ssize_t take_all(struct history *h, const uint8_t *bytes, size_t len, uint64_t *passed)
 {
@@ -189,7 +198,10 @@ static ssize_t take_all(struct history *h, const uint8_t *bytes, size_t len, uin
 	return (ssize_t)at;
 }
 
-/* Whether anything behind the first unsound byte could still be of use to somebody: more than a record that ended early. */
+/*
+ * Whether anything behind the first unsound byte could still be of use to somebody: more than a
+ * record that ended early.
+ */
 static int holds_more(const uint8_t *bytes, size_t len, size_t at)
 {
 	size_t work = 0;
@@ -235,9 +247,12 @@ static int load(struct history *h, const char *path, uint64_t size, struct err *
 	return 0;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* 1 if @path names the file that is open: another watcher may have put a new one in its place since. */
+/*
+ * 1 if @path names the file that is open: another watcher may have put a new one in its place
+ * since.
+ */
 static int still_named(int fd, const char *path)
 {
 	struct stat open_one, named;
@@ -322,7 +337,7 @@ int history_file_open(struct history *h, const char *path, int write, struct err
 	return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int append(struct history *h, const struct buf *records, struct err *err)
 {
@@ -347,8 +362,9 @@ int history_file_frame(struct history *h, unsigned tier, const char *bytes, size
 {
 	CLEANUP(buf_fini) struct buf records = { 0 };
 	/*
-	 * A frame of differences needs the one before it in the file: after a failed write the file is made anew, which
-	 * needs room for both, so that is tried until it succeeds. Likewise where labels have other numbers than in the file.
+	 * A frame of differences needs the one before it in the file: after a failed write the file
+	 * is made anew, which needs room for both, so that is tried until it succeeds. Likewise
+	 * where labels have other numbers than in the file.
 	 */
 	if (h->failing || h->renumbered || h->file_bytes > 2 * h->kept_bytes + SLACK)
 		return history_file_renew(h, err);
@@ -381,8 +397,8 @@ static int copy_chunk(struct buf *to, unsigned tier, const struct history_chunk 
 }
 
 /*
- * Only who holds the history's lock writes it anew, so the name needs no process in it, and what a killed watcher left there
- * is nobody's.
+ * Only who holds the history's lock writes it anew, so the name needs no process in it, and what a
+ * killed watcher left there is nobody's.
  */
 static int create_beside(const char *path)
 {
@@ -395,7 +411,10 @@ static int create_beside(const char *path)
 	}
 }
 
-/* On disk before it takes the old one's place: a machine that crashes must not be left with an empty one. */
+/*
+ * On disk before it takes the old one's place: a machine that crashes must not be left with an
+ * empty one.
+ */
 static int fill_and_rename(int fd, const struct buf *all, const char *from, const char *to)
 {
 	int rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno

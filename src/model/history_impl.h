@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history_impl.h - shared by history.c (samples in memory) and history_file.c (records on disk); nobody else's. */
+/*
+ * history_impl.h - shared by history.c (samples in memory) and history_file.c (records on disk);
+ * nobody else's.
+ */
 #ifndef MODEL_HISTORY_IMPL_H
 #define MODEL_HISTORY_IMPL_H
 
@@ -49,8 +52,8 @@ struct history {
 	struct history_run *runs;
 	size_t run_count, run_cap;
 	unsigned era; /* how often the clock was set back while this one wrote */
-	uint64_t
-		latest_ms; /* of all samples ever; later than the last one where the clock was set back */
+	/* of all samples ever; later than the last one where the clock was set back */
+	uint64_t latest_ms;
 
 	int fd, writable;
 	char *path, *aside; /* where a damaged file was kept */
@@ -62,7 +65,10 @@ struct history {
 		renumbered; /* the file must be written anew: after a failure, in new numbers */
 };
 
-/** history_decode() - feed @fn the time and values of each frame of @chunk; nonzero ends it. -EBADMSG for damaged bytes. */
+/**
+ * history_decode() - feed @fn the time and values of each frame of @chunk; nonzero ends it.
+ * -EBADMSG for damaged bytes.
+ */
 typedef int (*frame_fn)(void *ctx, uint64_t time_ms, const struct history_values *values);
 int history_decode(const char *bytes, size_t len, frame_fn fn, void *ctx);
 /** history_frame_len() - bytes of the first frame of @bytes, 0 where there is none. */
@@ -75,11 +81,14 @@ int history_find_key(const struct history *history, const char *class, const cha
 /** history_key_of() - its number, a new one where there is room; else its class's "(other)". */
 int history_key_of(struct history *history, const char *class, const char *label);
 /**
- * history_make_room() - where @rows have more new labels than fit, those that are in none of the last HISTORY_GONE_SAMPLES
- * samples are retired; at most once in a quarter as many samples. Numbers change. -ENOMEM: nothing was done.
+ * history_make_room() - where @rows have more new labels than fit, those that are in none of the
+ * last HISTORY_GONE_SAMPLES samples are retired; at most once in a quarter as many samples. Numbers
+ * change. -ENOMEM: nothing was done.
  */
 int history_make_room(struct history *history, const struct history_row *rows, size_t count);
-/** history_stands_alone() - whether a frame says everything, not what changed since the one before. */
+/**
+ * history_stands_alone() - whether a frame says everything, not what changed since the one before.
+ */
 static inline int history_stands_alone(const uint8_t *bytes, size_t len)
 {
 	return len && bytes[0] & 1;

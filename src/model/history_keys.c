@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * history_keys.c - the numbers of labels: given out in order of appearance, the last ones kept back for what each class has
- * beside them. Labels that have been gone for long make room for new ones: their past is added to their class's "(other)".
+ * history_keys.c - the numbers of labels: given out in order of appearance, the last ones kept back
+ * for what each class has beside them. Labels that have been gone for long make room for new ones:
+ * their past is added to their class's "(other)".
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -92,7 +93,7 @@ int history_key_of(struct history *h, const char *class, const char *label)
 	return key >= 0 ? key : add_key(h, &name);
 }
 
-/* ---- retiring ------------------------------------------------------------------------------------------------------ */
+/* ---- retiring -------------------------------------------------------------------------------- */
 
 struct fold {
 	uint16_t to[HISTORY_LABELS_MAX]; /* new numbers */

@@ -6,7 +6,7 @@
 
 #include "model/history_impl.h"
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 size_t history_keys(const struct history *h)
 {
@@ -53,7 +53,7 @@ static struct history_point point_of(uint64_t time_ms, const struct history_valu
 				       .count = values->v[3] };
 }
 
-/* ---- series -------------------------------------------------------------------------------------------------------- */
+/* ---- series ---------------------------------------------------------------------------------- */
 
 /** One pass over the samples of a stretch: what @fn gets are the finest of each moment. */
 struct pass {
@@ -117,7 +117,10 @@ static int by_time(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* A clock that was set back lived through some moments twice: they stand in order of time, one point each. */
+/*
+ * A clock that was set back lived through some moments twice: they stand in order of time, one
+ * point each.
+ */
 static void sort_points(struct history_line *line)
 {
 	size_t kept = 0;
@@ -249,7 +252,7 @@ int history_recent(const struct history *h, const uint8_t *picked, uint64_t from
 	return 0;
 }
 
-/* ---- moments ------------------------------------------------------------------------------------------------------- */
+/* ---- moments --------------------------------------------------------------------------------- */
 
 struct moment {
 	uint64_t time_ms, found_ms;
@@ -272,7 +275,10 @@ static int keep_moment(void *ctx, uint64_t time_ms, const struct history_values 
 	return 0;
 }
 
-/* The chunk of @tier with the latest sample that is not later than @time_ms; the last one of several. */
+/*
+ * The chunk of @tier with the latest sample that is not later than @time_ms; the last one of
+ * several.
+ */
 static const struct history_chunk *chunk_at(const struct history_tier *tier, uint64_t time_ms)
 {
 	const struct history_chunk *best = NULL;

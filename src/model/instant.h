@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * instant.h - a process at one moment: where its memory was, which blocks lived, what it had mapped itself, and whose stacks these
- * were. Made by query/instant.c of a recording (or of a process and its recording), explained by view/explain.c.
+ * instant.h - a process at one moment: where its memory was, which blocks lived, what it had mapped
+ * itself, and whose stacks these were. Made by query/instant.c of a recording (or of a process and
+ * its recording), explained by view/explain.c.
  */
 #ifndef MODEL_INSTANT_H
 #define MODEL_INSTANT_H
@@ -13,8 +14,8 @@
 /** A block that lived at the moment. */
 struct sheet_block {
 	uint64_t addr, bytes;
-	uint32_t
-		group; /* the row of its stack among the names; view/explain.c puts its group in the place */
+	/* the row of its stack among the names; view/explain.c puts its group in the place */
+	uint32_t group;
 	uint32_t time_ms; /* of its allocation, since the recording's start */
 };
 /** What the program mapped by itself. */
@@ -37,7 +38,11 @@ struct instant {
 	size_t block_count, block_room_bytes; /* huge_free() */
 	struct sheet_map *maps;               /* by address, not overlapping */
 	size_t map_count;
-	int complete; /* every block was seen from the start, none was lost: what it does not know was never handed out */
+	/*
+	 * every block was seen from the start, none was lost: what it does not know was never
+	 * handed out
+	 */
+	int complete;
 	int lossy; /* some free may be lost */
 	uint64_t lost_events, filtered;
 	/* in the window of the reading, from the moment on: what bounds how far off it may be */
@@ -45,15 +50,21 @@ struct instant {
 	uint64_t window_allocated_bytes, window_freed_bytes;
 	struct snapshot_later later[INSTANT_LATER_MAX];
 	size_t later_count;
-	/* glibc's arenas up to the moment, where there are more than two: each one's peak, those of two that share all threads, and the peak of all */
+	/*
+	 * glibc's arenas up to the moment, where there are more than two: each one's peak, those of
+	 * two that share all threads, and the peak of all
+	 */
 	int has_arenas;
 	uint64_t arena_peaks_bytes, arena_pair_bytes, arenas_peak_bytes;
-	struct page_shot
-		*pages; /* the reading of resident pages next to the moment; NULL: there is none */
+	/* the reading of resident pages next to the moment; NULL: there is none */
+	struct page_shot *pages;
 	int64_t pages_age_ns; /* how far it is from the snapshot: later is positive */
-	size_t unreadable; /* places of the recording where a snapshot is damaged, or may have been */
-	uint64_t
-		peak_rss_bytes; /* the most that the recording knows of, of a moment without a snapshot maybe; 0: not known */
+	/* places of the recording where a snapshot is damaged, or may have been */
+	size_t unreadable;
+	/*
+	 * the most that the recording knows of, of a moment without a snapshot maybe; 0: not known
+	 */
+	uint64_t peak_rss_bytes;
 	int64_t age_ns; /* how far the snapshot lies before the moment that was asked for */
 };
 void instant_fini(struct instant *instant);

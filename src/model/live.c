@@ -59,10 +59,10 @@ static void put_entry(struct live *live, uint32_t tag, uint32_t block)
 }
 
 /*
- * A home has one bit more now: it is where it was, or in the same place of the new half. Bucket after bucket is emptied and
- * its blocks entered anew, beginning behind one with an empty way, so that whatever had to go further is met after what
- * it had to give way to. No block then comes to stand further from its home than it did, and none in a bucket that is not
- * emptied yet.
+ * A home has one bit more now: it is where it was, or in the same place of the new half. Bucket
+ * after bucket is emptied and its blocks entered anew, beginning behind one with an empty way, so
+ * that whatever had to go further is met after what it had to give way to. No block then comes to
+ * stand further from its home than it did, and none in a bucket that is not emptied yet.
  */
 static int grow(struct live *live)
 {
@@ -101,7 +101,9 @@ static void close_gap(struct live *live, struct live_bucket *bucket, unsigned wa
 		for (unsigned k = 0; k < LIVE_WAYS; k++) {
 			if (!from->tag[k])
 				continue;
-			/* it may move to the gap if that lies between its home and where it stands */
+			/*
+			 * it may move to the gap if that lies between its home and where it stands
+			 */
 			uint32_t home = live_home(live, from->tag[k]);
 			if (((i - home) & live->mask) < ((i - gap) & live->mask))
 				continue;

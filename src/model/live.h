@@ -2,17 +2,21 @@
 /*
  * live.h - the blocks that live now: address -> dense block number, and what each block is.
  *
- * Most blocks die young, and allocators hand out the address freed last. So a block stands in a small table at first, in the
- * one place that its address has there; it moves to the large one when a block of another address comes to that place.
+ * Most blocks die young, and allocators hand out the address freed last. So a block stands in a
+ * small table at first, in the one place that its address has there; it moves to the large one when
+ * a block of another address comes to that place.
  *
- * The large table: open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups,
- * so that a target that picks its addresses cannot make chains. It grows where it stands: half of the blocks stay.
+ * The large table: open addressing without tombstones (a removal shifts its followers back), seeded
+ * mixing of 512-byte groups, so that a target that picks its addresses cannot make chains. It grows
+ * where it stands: half of the blocks stay.
  *
- * Block numbers are given out last-in-first-out: the row that was in use last is the one that is still in the cache. Memory:
- * 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that ever lived at once, never with events. One thread.
+ * Block numbers are given out last-in-first-out: the row that was in use last is the one that is
+ * still in the cache. Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that
+ * ever lived at once, never with events. One thread.
  *
- * The buckets of a large program are far apart, and to wait for them costs more than all the rest. A caller who knows what
- * comes next lets live_prefetch() and live_prefetch_row() fetch what live_add() and live_remove() need.
+ * The buckets of a large program are far apart, and to wait for them costs more than all the rest.
+ * A caller who knows what comes next lets live_prefetch() and live_prefetch_row() fetch what
+ * live_add() and live_remove() need.
  */
 #ifndef MODEL_LIVE_H
 #define MODEL_LIVE_H
@@ -36,8 +40,8 @@ struct live_block {
 #define LIVE_WAYS 8
 
 /*
- * One cache line. What does not fit goes to the next bucket; a bucket that is not full has nothing further on. Its last way is
- * filled last and emptied first, and so tells whether it is full.
+ * One cache line. What does not fit goes to the next bucket; a bucket that is not full has nothing
+ * further on. Its last way is filled last and emptied first, and so tells whether it is full.
  */
 struct live_bucket {
 	uint32_t tag[LIVE_WAYS]; /* 0 = empty */
@@ -68,14 +72,18 @@ struct live {
 	struct live_near near[LIVE_NEAR];
 };
 
-/** live_init() - empty, with room for a few thousand blocks. @seed: any number that the target cannot know. */
+/**
+ * live_init() - empty, with room for a few thousand blocks. @seed: any number that the target
+ * cannot know.
+ */
 int live_init(struct live *live, uint64_t seed, struct err *err);
 void live_fini(struct live *live);
 
 /*
- * What a bucket keeps of an address: 26 mixed bits of its 512-byte group, and which 16 bytes of the group it is. The sixteen
- * buckets of a group lie side by side and each has 32 bytes of it, so a program that allocates upwards finds the next bucket
- * near the last one, and neighbours do not fill one bucket; groups are scattered by the seed, so nobody can pile them up.
+ * What a bucket keeps of an address: 26 mixed bits of its 512-byte group, and which 16 bytes of the
+ * group it is. The sixteen buckets of a group lie side by side and each has 32 bytes of it, so a
+ * program that allocates upwards finds the next bucket near the last one, and neighbours do not
+ * fill one bucket; groups are scattered by the seed, so nobody can pile them up.
  */
 #define LIVE_GROUP_SHIFT 9
 #define LIVE_TAKEN 0x80000000u /* in every tag: 0 is an empty way */
@@ -117,21 +125,28 @@ static inline _Bool live_full(const struct live_bucket *bucket)
 	return bucket->tag[LIVE_WAYS - 1] != 0;
 }
 
-/* The place of @addr in the small table. Allocators give out neighbours: no mixing does better, and none is needed for safety. */
+/*
+ * The place of @addr in the small table. Allocators give out neighbours: no mixing does better, and
+ * none is needed for safety.
+ */
 static inline struct live_near *live_near_at(const struct live *live, uint64_t addr)
 {
 	return (struct live_near *)&live->near[(addr >> 4) % LIVE_NEAR];
 }
 
-/** live_is_near() - nothing of the large table is needed to add a block at @addr, or to remove the one that lives there. */
+/**
+ * live_is_near() - nothing of the large table is needed to add a block at @addr, or to remove the
+ * one that lives there.
+ */
 static inline _Bool live_is_near(const struct live *live, uint64_t addr)
 {
 	return live_near_at(live, addr)->key >> 1 == addr;
 }
 
 /**
- * live_prefetch() - the block at @addr, which is not near, will soon be added, or looked for. Always inlined: gcc 12 takes a
- * function that only fetches ahead for one without effect, and leaves its call out. Return: for live_prefetch_row().
+ * live_prefetch() - the block at @addr, which is not near, will soon be added, or looked for.
+ * Always inlined: gcc 12 takes a function that only fetches ahead for one without effect, and
+ * leaves its call out. Return: for live_prefetch_row().
  */
 static inline __attribute__((always_inline)) uint32_t live_prefetch(const struct live *live,
 								    uint64_t addr)
@@ -145,8 +160,9 @@ static inline __attribute__((always_inline)) uint32_t live_prefetch(const struct
 }
 
 /**
- * live_prefetch_row() - some time after live_prefetch(), which returned @tag: if the block stands in its bucket, its row will
- * soon be read. Of what does not stand there some other row comes along.
+ * live_prefetch_row() - some time after live_prefetch(), which returned @tag: if the block stands
+ * in its bucket, its row will soon be read. Of what does not stand there some other row comes
+ * along.
  */
 static inline __attribute__((always_inline)) void live_prefetch_row(const struct live *live,
 								    uint32_t tag)
@@ -189,13 +205,20 @@ enum live_result { LIVE_OK = 0, LIVE_EXISTS = 1, LIVE_NOMEM = 2 };
 
 /* For live_add(): a number never given out before; BLOCK_NONE when out of memory. */
 uint32_t live_number(struct live *live);
-/* For live_add(): the place of @addr in the small table does not wait for it. LIVE_EXISTS: *@block lives there. */
+/*
+ * For live_add(): the place of @addr in the small table does not wait for it. LIVE_EXISTS: *@block
+ * lives there.
+ */
 enum live_result live_make_near(struct live *live, uint64_t addr, uint32_t *block);
-/* For live_remove(): take the block at @addr out of the large table. Return: its number, or BLOCK_NONE. */
+/*
+ * For live_remove(): take the block at @addr out of the large table. Return: its number, or
+ * BLOCK_NONE.
+ */
 uint32_t live_take_far(struct live *live, uint64_t addr);
 
 /**
- * live_add() - a block was allocated at @addr, which is below 2^62. Return: LIVE_OK with *@block; LIVE_EXISTS (nothing changed) with
+ * live_add() - a block was allocated at @addr, which is below 2^62. Return: LIVE_OK with *@block;
+ * LIVE_EXISTS (nothing changed) with
  * *@block being the one that lives there; LIVE_NOMEM (nothing changed).
  */
 static inline enum live_result live_add(struct live *live, uint64_t addr, uint64_t bytes,
@@ -224,7 +247,10 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 	return LIVE_OK;
 }
 
-/** live_remove() - the block at @addr was freed; *@out receives its row. Return: its number, BLOCK_NONE if there is none. */
+/**
+ * live_remove() - the block at @addr was freed; *@out receives its row. Return: its number,
+ * BLOCK_NONE if there is none.
+ */
 static inline uint32_t live_remove(struct live *live, uint64_t addr, struct live_block *out)
 {
 	struct live_near *near = live_near_at(live, addr);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.h - levels of a node's log lines. Producers are net/ and source/, consumers store/ and api/. */
+/*
+ * log.h - levels of a node's log lines. Producers are net/ and source/, consumers store/ and api/.
+ */
 #ifndef MODEL_LOG_H
 #define MODEL_LOG_H
 
@@ -18,7 +20,10 @@ enum log_level {
 
 /** log_level_name() - "Trace" ... "Fatal", the API's spelling; NULL for other numbers. */
 const char *log_level_name(unsigned level);
-/** log_level_parse() - a word of any case, with the short forms nodes use (warn, crit, debg ...); 0 = unknown. */
+/**
+ * log_level_parse() - a word of any case, with the short forms nodes use (warn, crit, debg ...); 0
+ * = unknown.
+ */
 enum log_level log_level_parse(const char *word, size_t len);
 
 #endif

@@ -19,8 +19,9 @@ struct range {
 };
 
 /*
- * A stack's share of its kind's peak costs O(1) a change: a new maximum only bumps the kind's epoch. Whoever changes a row whose epoch is
- * older first saves what stood there when that maximum was reached.
+ * A stack's share of its kind's peak costs O(1) a change: a new maximum only bumps the kind's
+ * epoch. Whoever changes a row whose epoch is older first saves what stood there when that maximum
+ * was reached.
  */
 struct mapped {
 	struct range *ranges; /* by address */
@@ -78,7 +79,7 @@ struct mapped *mapped_dup(const struct mapped *m)
 	return copy;
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static size_t hash(uint32_t stack, uint32_t kind)
 {
@@ -164,7 +165,7 @@ static void take(struct mapped *m, uint32_t at, uint64_t bytes, int whole)
 	m->kinds[row->kind].live_count -= (unsigned)whole;
 }
 
-/* ---- ranges --------------------------------------------------------------------------------------------------------------- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static size_t range_from(const struct mapped *m, uint64_t addr)
 {
@@ -305,7 +306,7 @@ void mapped_note_heap(struct mapped *m, uint64_t epoch)
 		m->kinds[i].at_heap_peak_bytes = m->kinds[i].live_bytes;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 void mapped_sum(const struct mapped *m, enum mapped_kind kind, struct mapped_sum *sum)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mapped.h - the books of what a program maps by itself: mmap, mremap, and the break where it moves it. It stands beside the heap and
- * is in none of its figures.
+ * mapped.h - the books of what a program maps by itself: mmap, mremap, and the break where it moves
+ * it. It stands beside the heap and is in none of its figures.
  *
- * What lives is kept as ranges by address, so that a part can be unmapped, or mapped over. What an allocator maps within a call of
- * its own holds blocks of the heap: it is told apart, and so are files, and what was only reserved.
+ * What lives is kept as ranges by address, so that a part can be unmapped, or mapped over. What an
+ * allocator maps within a call of its own holds blocks of the heap: it is told apart, and so are
+ * files, and what was only reserved.
  */
 #ifndef MODEL_MAPPED_H
 #define MODEL_MAPPED_H
@@ -14,7 +15,9 @@
 
 #include "model/event.h"
 
-/* In EVENT_MAP's value beside the protection: mapped by an allocator for blocks that are recorded. */
+/*
+ * In EVENT_MAP's value beside the protection: mapped by an allocator for blocks that are recorded.
+ */
 #define MAPPED_PROT_INNER 0x80u
 
 enum mapped_kind {
@@ -32,8 +35,8 @@ struct mapped_sum {
 	uint64_t count, bytes; /* mappings made, in all */
 	uint64_t live_count,
 		live_bytes; /* at the end of the reading; what is left of a mapping counts */
-	uint64_t
-		peak_bytes; /* a kind's: its largest sum. A stack's: what it had when its kind had most */
+	/* a kind's: its largest sum. A stack's: what it had when its kind had most */
+	uint64_t peak_bytes;
 	uint64_t at_heap_peak_bytes; /* of kinds: when the heap was largest */
 	uint64_t peak_time_ns;       /* of kinds */
 };
@@ -51,9 +54,14 @@ struct mapped *mapped_new(void);
 void mapped_free(struct mapped *mapped);
 /** mapped_dup() - what it says now, to be read alone; NULL without memory. */
 struct mapped *mapped_dup(const struct mapped *mapped);
-/** mapped_put() - @ev: EVENT_MAP, EVENT_UNMAP or EVENT_BRK; @row: of its stack. Return: 0, -ENOMEM. */
+/**
+ * mapped_put() - @ev: EVENT_MAP, EVENT_UNMAP or EVENT_BRK; @row: of its stack. Return: 0, -ENOMEM.
+ */
 int mapped_put(struct mapped *mapped, const struct event *ev, uint32_t row);
-/** mapped_note_heap() - before mapped_put() and before reading: the heap's maximum has number @epoch, which grows with it. O(1). */
+/**
+ * mapped_note_heap() - before mapped_put() and before reading: the heap's maximum has number
+ * @epoch, which grows with it. O(1).
+ */
 void mapped_note_heap(struct mapped *mapped, uint64_t epoch);
 /** mapped_sum() - of @kind. */
 void mapped_sum(const struct mapped *mapped, enum mapped_kind kind, struct mapped_sum *sum);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * message.h - what the network recorder keeps: connections, chunks, messages. Producers are net/, consumers store/ and out/.
- * Strings and bytes are lent for the call.
+ * message.h - what the network recorder keeps: connections, chunks, messages. Producers are net/,
+ * consumers store/ and out/. Strings and bytes are lent for the call.
  */
 #ifndef MODEL_MESSAGE_H
 #define MODEL_MESSAGE_H
@@ -45,7 +45,10 @@ enum message_type {
 	MESSAGE_UNKNOWN = 255
 };
 
-/** message_type_kind() - the API's kind word, e.g. "get_current_head"; NULL for the three handshake types. */
+/**
+ * message_type_kind() - the API's kind word, e.g. "get_current_head"; NULL for the three handshake
+ * types.
+ */
 const char *message_type_kind(enum message_type type);
 /** message_type_category() - "connection", "meta", "ack" or "p2p". */
 const char *message_type_category(enum message_type type);
@@ -71,7 +74,10 @@ struct message_connection {
 	const char *close_reason; /* NULL while open */
 };
 
-/** struct message_chunk - one chunk as it was on the wire, or a piece that could not be cut (counter = NO_COUNTER). */
+/**
+ * struct message_chunk - one chunk as it was on the wire, or a piece that could not be cut (counter
+ * = NO_COUNTER).
+ */
 #define MESSAGE_NO_COUNTER UINT64_MAX
 struct message_chunk {
 	uint64_t connection, counter;
@@ -100,7 +106,10 @@ struct message {
 	const char *error; /* why not; NULL with json */
 };
 
-/** struct message_sink - takes them in order; one producer at a time. Negative errno stops the producer. */
+/**
+ * struct message_sink - takes them in order; one producer at a time. Negative errno stops the
+ * producer.
+ */
 struct message_sink {
 	/** New connection, or news about one (same id). */
 	int (*connection)(struct message_sink *sink, const struct message_connection *connection,

@@ -14,8 +14,8 @@
 /* What one stack and kind had at the last reading; its number is the block's. */
 struct slot {
 	const void *who; /* stack, or the text of reason and label */
-	const struct page_stack
-		*held; /* a reference, so that no other gets its address; NULL for a text */
+	/* a reference, so that no other gets its address; NULL for a text */
+	const struct page_stack *held;
 	uint8_t kind;
 	struct stack_id stack;
 	uint64_t bytes;
@@ -84,7 +84,9 @@ void pagebook_free(struct pagebook *book)
 	free(book);
 }
 
-/* The number of @what, a new one where it was not there: *@fresh. Numbers begin at 1. 0: no memory. */
+/*
+ * The number of @what, a new one where it was not there: *@fresh. Numbers begin at 1. 0: no memory.
+ */
 static uint32_t number_of(struct table *table, const void *what, uint64_t more, int *fresh)
 {
 	uint32_t hash = (uint32_t)hash_u64((uintptr_t)what, more, hash_seed());
@@ -122,7 +124,7 @@ static int define(struct pagebook *book, const struct def *def, struct err *err)
 	return book->sink->define(book->sink, def, err);
 }
 
-/* ---- definitions ---------------------------------------------------------------------------------------------------- */
+/* ---- definitions ----------------------------------------------------------------------------- */
 
 static int64_t module_id(struct pagebook *book, const struct page_module *module, struct err *err)
 {
@@ -256,7 +258,7 @@ static int define_process(struct pagebook *book, int ended, int exit_status, str
 	return define(book, &def, err);
 }
 
-/* ---- events --------------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static int flush(struct pagebook *book, struct err *err)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages.h - a reading of resident pages: every page of some processes on exactly one line, by call stack or by the reason why
- * there is none. Made by source/pageown.h, read by view, out and api; nothing in it changes once it is made.
+ * pages.h - a reading of resident pages: every page of some processes on exactly one line, by call
+ * stack or by the reason why there is none. Made by source/pageown.h, read by view, out and api;
+ * nothing in it changes once it is made.
  *
- * Frames are shared by all readings of one source and live as long as that, stacks as long as somebody refers to them.
+ * Frames are shared by all readings of one source and live as long as that, stacks as long as
+ * somebody refers to them.
  */
 #ifndef MODEL_PAGES_H
 #define MODEL_PAGES_H
@@ -16,7 +18,10 @@
 #include "base/err.h"
 #include "model/event.h"
 
-/** What a page is to the process that it is counted for. The first three add up to RSS; the others stand beside it. */
+/**
+ * What a page is to the process that it is counted for. The first three add up to RSS; the others
+ * stand beside it.
+ */
 enum pages_kind {
 	PAGES_ANON,    /* RssAnon */
 	PAGES_SHMEM,   /* RssShmem: shared anonymous, memfd, tmpfs, SysV */
@@ -24,8 +29,13 @@ enum pages_kind {
 	PAGES_SWAP,    /* anonymous memory that is swapped out */
 	PAGES_HUGETLB, /* from the pool of huge pages */
 	PAGES_CACHE,   /* page cache that this process caused and nobody here has mapped */
-	PAGES_KERNEL, /* the kernel's own, caused by this process: page tables, slab, pipes, sockets */
-	PAGES_HELD, /* neither mapped nor cache, and not freed: tmpfs files, parts of split huge pages, children's copies */
+	/* the kernel's own, caused by this process: page tables, slab, pipes, sockets */
+	PAGES_KERNEL,
+	/*
+	 * neither mapped nor cache, and not freed: tmpfs files, parts of split huge pages,
+	 * children's copies
+	 */
+	PAGES_HELD,
 	PAGES_KINDS
 };
 /** pages_kind_name() - "anon", "shmem" ...: the words of JSON and options; NULL beyond. */
@@ -37,11 +47,16 @@ int pages_kinds_parse(const char *text, uint32_t *kinds, struct err *err);
 enum page_reason {
 	PAGES_KNOWN,         /* it has one */
 	PAGES_BEFORE_ATTACH, /* was there when this process was taken up */
-	PAGES_OTHER_TASK, /* no allocation for this process was seen: another task wrote into it, or the kernel on its own */
+	/*
+	 * no allocation for this process was seen: another task wrote into it, or the kernel on its
+	 * own
+	 */
+	PAGES_OTHER_TASK,
 	PAGES_NOT_SEEN,   /* of a file, mapped without a fault that was seen */
 	PAGES_TABLE_FULL, /* the kernel's table of stacks was full */
 	PAGES_WALK_BUSY,  /* no room to walk the stack in at that moment */
-	PAGES_NO_FRAMES, /* allocated by a thread of the kernel's own making, or the stack could not be read */
+	/* allocated by a thread of the kernel's own making, or the stack could not be read */
+	PAGES_NO_FRAMES,
 	PAGES_POOL, /* taken from the pool of huge pages, of which no allocation tells */
 	PAGES_REASONS
 };
@@ -60,8 +75,10 @@ struct page_module {
 /** struct page_frame - a place in code. */
 struct page_frame {
 	const struct page_module *module;
-	uint64_t
-		offset; /* return address - 1, as ELF virtual address of the module; absolute where its path is "" */
+	/*
+	 * return address - 1, as ELF virtual address of the module; absolute where its path is ""
+	 */
+	uint64_t offset;
 	uint64_t file_offset; /* of the return address itself (of the exact one where it is none) */
 	_Atomic(const struct symbol *) symbols; /* innermost first; NULL: none, or not asked yet */
 	_Atomic uint32_t symbol_count;
@@ -77,22 +94,25 @@ struct page_stack {
 	uint64_t first_ns;                 /* CLOCK_MONOTONIC */
 	const struct page_module *program; /* its main executable; NULL = unknown */
 	uint32_t number;                   /* dense, from 0 */
-	uint32_t
-		known_at; /* its maker's: how much was known of mappings when its frames were looked up */
+	/* its maker's: how much was known of mappings when its frames were looked up */
+	uint32_t known_at;
 	uint16_t count;
 	uint8_t stop;   /* enum wire_stop */
 	uint8_t counts; /* its frames know that it holds them */
 	const struct page_frame *frames[];
 };
 
-/** struct page_row - pages of one stack, or without one for one reason, of one kind, in mappings of one name. */
+/**
+ * struct page_row - pages of one stack, or without one for one reason, of one kind, in mappings of
+ * one name.
+ */
 struct page_row {
 	uint64_t bytes;
 	const struct page_stack *stack; /* a reference of the row's; NULL: none, @reason says why */
 	uint8_t kind;                   /* enum pages_kind */
 	uint8_t reason;                 /* enum page_reason */
-	const char *
-		label; /* mappings of that name, as `regions` calls them; NULL: no mapping. The row's own */
+	/* mappings of that name, as `regions` calls them; NULL: no mapping. The row's own */
+	const char *label;
 };
 
 struct page_stack *page_stack_get(const struct page_stack *stack);
@@ -101,8 +121,9 @@ void page_stack_put(const struct page_stack *stack);
 #define PAGES_UNKNOWN UINT64_MAX
 
 /**
- * struct page_live - what one stack of the process caused and nobody has freed, whoever has it mapped: anonymous and shared memory, page
- * cache, the kernel's own. @stack is a reference; NULL where it could not be told.
+ * struct page_live - what one stack of the process caused and nobody has freed, whoever has it
+ * mapped: anonymous and shared memory, page cache, the kernel's own. @stack is a reference; NULL
+ * where it could not be told.
  */
 struct page_live {
 	const struct page_stack *stack;
@@ -117,8 +138,8 @@ struct page_process {
 	char *cmdline; /* arguments separated by NUL; may be NULL */
 	size_t cmdline_bytes;
 	uint64_t time_ns; /* CLOCK_MONOTONIC of the end of the walk */
-	uint64_t
-		walk_ns; /* how long it took: pages that changed meanwhile may be counted as they were */
+	/* how long it took: pages that changed meanwhile may be counted as they were */
+	uint64_t walk_ns;
 	uint64_t rss_bytes, attributed_bytes;
 	uint64_t kinds[PAGES_KINDS];
 	uint64_t unattributed[PAGES_REASONS]; /* of RSS */
@@ -151,12 +172,12 @@ struct page_shot {
 	atomic_int refs;
 	uint64_t time_ns, realtime_ns;
 	uint64_t lost[PAGES_LOSSES];
-	struct page_process *
-		*processes; /* in the order in which they were taken up; shared with other shots */
+	/* in the order in which they were taken up; shared with other shots */
+	struct page_process **processes;
 	size_t count;
 	/*
-	 * All that live together, pages that several have mapped counted once: no pid, no checks. NULL where there is one alone, or in a
-	 * recording.
+	 * All that live together, pages that several have mapped counted once: no pid, no checks.
+	 * NULL where there is one alone, or in a recording.
 	 */
 	struct page_process *group;
 	/* what the kernel side takes */
@@ -164,7 +185,9 @@ struct page_shot {
 	uint32_t stacks, stacks_max;
 	uint64_t moved_pages; /* by migration, with their owner */
 	uint64_t stale_pages; /* owners that nobody was seen to free, cleared since */
-	/* of a shot that was read from a recording: what its frames and stacks live in, let go last */
+	/*
+	 * of a shot that was read from a recording: what its frames and stacks live in, let go last
+	 */
 	void *home;
 	void (*leave)(void *home);
 };

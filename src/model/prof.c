@@ -10,7 +10,9 @@
 
 #include "model/prof_impl.h"
 
-/* A counter for stack row @row, which ends early for the reason @partial; its number goes to @slot. */
+/*
+ * A counter for stack row @row, which ends early for the reason @partial; its number goes to @slot.
+ */
 static void add_counter(struct prof *p, uint32_t row, uint32_t partial, uint32_t *slot)
 {
 	struct prof_counter *c = chunked_add(&p->counters);
@@ -51,7 +53,7 @@ uint32_t prof_slot(struct prof *p, struct stack_id producer, struct err *err)
 	return slot;
 }
 
-/* ---- timeline ------------------------------------------------------------------------------------------------ */
+/* ---- timeline -------------------------------------------------------------------------------- */
 
 static void halve_points(struct prof *p)
 {
@@ -116,11 +118,12 @@ const struct prof_point *prof_timeline(const struct prof *prof, size_t *count)
 	return p->points;
 }
 
-/* ---- block events ---------------------------------------------------------------------------------------------- */
+/* ---- block events ---------------------------------------------------------------------------- */
 
 /**
- * counter_add() - @count allocations or frees (1, or what one with a stack stands for); @max_epoch is the global maximum's number before this event. Written without
- * branches: whether an event is a free is as good as random, and a wrong guess costs more than all of this.
+ * counter_add() - @count allocations or frees (1, or what one with a stack stands for); @max_epoch
+ * is the global maximum's number before this event. Written without branches: whether an event is a
+ * free is as good as random, and a wrong guess costs more than all of this.
  */
 static inline __attribute__((always_inline)) void
 counter_add(struct prof_counter *c, uint64_t count, uint64_t is_free, uint64_t bytes,
@@ -140,7 +143,10 @@ counter_add(struct prof_counter *c, uint64_t count, uint64_t is_free, uint64_t b
 	c->temporary += count * temporary;
 }
 
-/** shares_of() - what an allocation of @bytes that has a stack stands for, in parts of 2^PROF_SHARE_BITS. */
+/**
+ * shares_of() - what an allocation of @bytes that has a stack stands for, in parts of
+ * 2^PROF_SHARE_BITS.
+ */
 static uint64_t shares_of(struct prof *p, uint64_t bytes)
 {
 	uint64_t *known = bytes < PROF_SHARES ? &p->shares[bytes] : NULL;
@@ -159,7 +165,10 @@ static uint64_t shares_times(uint64_t shares, uint64_t bytes)
 	return (uint64_t)(((unsigned __int128)shares * bytes + half) >> PROF_SHARE_BITS);
 }
 
-/** note_risk() - of one counter; @born is the epoch of the block's allocation, NULL where nobody knows. */
+/**
+ * note_risk() - of one counter; @born is the epoch of the block's allocation, NULL where nobody
+ * knows.
+ */
 static void note_risk(const struct prof *p, struct prof_risk *risk, const struct prof_counter *c,
 		      const struct event *ev, const uint32_t *born, uint64_t count, uint64_t bytes)
 {
@@ -178,8 +187,8 @@ static void note_risk(const struct prof *p, struct prof_risk *risk, const struct
 }
 
 /**
- * put_risk() - after a loss: keep count of the blocks that lived through it. Before counter_add(), which is told the same of the
- * stack, and of @row_count and @row_bytes of its thread.
+ * put_risk() - after a loss: keep count of the blocks that lived through it. Before counter_add(),
+ * which is told the same of the stack, and of @row_count and @row_bytes of its thread.
  */
 static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struct thread_row *owner,
 		    uint64_t count, uint64_t bytes, uint64_t row_count, uint64_t row_bytes,
@@ -198,7 +207,10 @@ static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struc
 	return 0;
 }
 
-/* Counters of so many stacks stay in a near cache: 256 KiB. Those of more are fetched while events before are counted. */
+/*
+ * Counters of so many stacks stay in a near cache: 256 KiB. Those of more are fetched while events
+ * before are counted.
+ */
 #define COUNTERS_NEAR 4096u
 #define COUNTER_AHEAD 8
 
@@ -212,8 +224,9 @@ static inline __attribute__((always_inline)) void expect_counter(const struct pr
 }
 
 /**
- * put_blocks() - take allocations and frees until another kind comes, or an event beyond the current bucket.
- * Return: how many were taken, negative errno. @threads, @risky, @sampled are constants: the plain case pays for none.
+ * put_blocks() - take allocations and frees until another kind comes, or an event beyond the
+ * current bucket. Return: how many were taken, negative errno. @threads, @risky, @sampled are
+ * constants: the plain case pays for none.
  */
 static inline __attribute__((always_inline)) ssize_t
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
@@ -367,8 +380,9 @@ static ssize_t put_some(struct prof *p, const struct event *events, size_t count
 }
 
 /**
- * may_exceed() - could sums exceed 64 bits with these events? As long as a generous guess of all that ever came does not, no
- * sum does; looked at here, because in the loop that adds it costs several times as much.
+ * may_exceed() - could sums exceed 64 bits with these events? As long as a generous guess of all
+ * that ever came does not, no sum does; looked at here, because in the loop that adds it costs
+ * several times as much.
  */
 static int may_exceed(struct prof *p, const struct event *events, size_t count)
 {
@@ -383,7 +397,9 @@ static int may_exceed(struct prof *p, const struct event *events, size_t count)
 	       __builtin_add_overflow(p->guess_bytes, most, &p->guess_bytes);
 }
 
-/** be_careful() - sums come close to 64 bits: from now on the one that no other exceeds is watched. */
+/**
+ * be_careful() - sums come close to 64 bits: from now on the one that no other exceeds is watched.
+ */
 static void be_careful(struct prof *p)
 {
 	p->careful = 1;
@@ -400,8 +416,8 @@ static void be_careful(struct prof *p)
 }
 
 /**
- * put_beyond() - an allocation with which the sum of all exceeds 64 bits: its bytes count as far as they fit. What lives has
- * always fitted into an address space.
+ * put_beyond() - an allocation with which the sum of all exceeds 64 bits: its bytes count as far as
+ * they fit. What lives has always fitted into an address space.
  */
 static int put_beyond(struct prof *p, const struct event *ev, struct err *err)
 {
@@ -426,8 +442,8 @@ static int put_beyond(struct prof *p, const struct event *ev, struct err *err)
 }
 
 /**
- * enter_threads() - start to count by thread: when the second one appears, after a loss, or where stacks are sampled. What happened so far was all
- * the first one's.
+ * enter_threads() - start to count by thread: when the second one appears, after a loss, or where
+ * stacks are sampled. What happened so far was all the first one's.
  */
 static int enter_threads(struct prof *p, struct err *err)
 {
@@ -459,7 +475,7 @@ static int enter_threads(struct prof *p, struct err *err)
 	return 0;
 }
 
-/* ---- the rare events ------------------------------------------------------------------------------------------- */
+/* ---- the rare events ------------------------------------------------------------------------- */
 
 /** may_lose_frees() - reasons whose number of lost frees is not known. */
 static int may_lose_frees(uint64_t reason)

@@ -6,10 +6,16 @@
 
 #include "model/prof_impl.h"
 
-/* A producer numbers densely; after a damaged stretch of a file some numbers are missing, but never this many. */
+/*
+ * A producer numbers densely; after a damaged stretch of a file some numbers are missing, but never
+ * this many.
+ */
 #define ID_GAP_MAX (1u << 24)
 
-/* Names of every function of the largest programs take a tenth; a compressed file can claim any number. */
+/*
+ * Names of every function of the largest programs take a tenth; a compressed file can claim any
+ * number.
+ */
 #define NAMES_BYTES_MAX (256u << 20)
 
 static int no_memory(struct err *err)
@@ -304,8 +310,9 @@ static int define_stack(struct prof *p, const struct def *def, struct err *err)
 			       def->id, frame == UINT32_MAX ? "frame" : "stack",
 			       frame == UINT32_MAX ? def->stack.frame.v : def->stack.parent.v);
 	/*
-	 * Most stacks are the only one below their parent, which was defined just before: these are found there, and
-	 * only the others in a table, where each costs a reading from memory (a compiler has a million).
+	 * Most stacks are the only one below their parent, which was defined just before: these are
+	 * found there, and only the others in a table, where each costs a reading from memory (a
+	 * compiler has a million).
 	 */
 	struct prof_stack *up = chunked_at(&p->stacks, parent);
 	if (up->first) {
@@ -345,7 +352,9 @@ static int set_symbols(struct prof *p, uint32_t row, const struct def *def, stru
 	int rc = names_fit(p, err);
 	if (rc < 0)
 		return rc;
-	/* symbols that are defined again take the place of the older ones, if they have room there */
+	/*
+	 * symbols that are defined again take the place of the older ones, if they have room there
+	 */
 	struct symbol *to = (struct symbol *)f->symbols;
 	if (count > f->symbol_count || p->shared) {
 		to = arena_alloc(&p->arena, (size_t)count * sizeof(*to));
@@ -421,7 +430,10 @@ int prof_define(struct sink *sink, const struct def *def, struct err *err)
 	int rc = names_fit(p, err);
 	if (rc < 0)
 		return rc;
-	/* Row 0 of modules, frames and stacks is the empty one, whatever the producer says about number 0. */
+	/*
+	 * Row 0 of modules, frames and stacks is the empty one, whatever the producer says about
+	 * number 0.
+	 */
 	switch (def->kind) {
 	case DEF_PROCESS:
 		return define_process(p, def, err);

@@ -21,7 +21,9 @@ static int refuse_put(struct sink *sink, const struct event *events, size_t coun
 	return count ? err_set(err, -EROFS, "a frozen reading takes no events") : 0;
 }
 
-/** disown() - of a copy by value: what belongs to the original, and what only who feeds it needs. */
+/**
+ * disown() - of a copy by value: what belongs to the original, and what only who feeds it needs.
+ */
 static void disown(struct prof *f)
 {
 	f->sink = f->symbol_sink.sink = (struct sink){ .define = refuse_define, .put = refuse_put };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prof_impl.h - what prof.c (events), prof_def.c (definitions) and prof_read.c (accessors) share; nobody else. */
+/*
+ * prof_impl.h - what prof.c (events), prof_def.c (definitions) and prof_read.c (accessors) share;
+ * nobody else.
+ */
 #ifndef MODEL_PROF_IMPL_H
 #define MODEL_PROF_IMPL_H
 
@@ -12,9 +15,10 @@
 /**
  * struct prof_counter - everything a block event changes, in one cache line.
  *
- * The peak: @saved_bytes and @saved_blocks hold what lived at the global peak number @saved_epoch. A new global maximum only bumps
- * prof.epoch; whoever changes a counter whose saved_epoch is older first saves what stood there when that maximum was
- * reached. So the peak per stack is exact and costs O(1) an event, however often the maximum moves.
+ * The peak: @saved_bytes and @saved_blocks hold what lived at the global peak number @saved_epoch.
+ * A new global maximum only bumps prof.epoch; whoever changes a counter whose saved_epoch is older
+ * first saves what stood there when that maximum was reached. So the peak per stack is exact and
+ * costs O(1) an event, however often the maximum moves.
  */
 struct prof_counter {
 	uint64_t allocations, allocated_bytes;
@@ -28,8 +32,10 @@ struct prof_counter {
 _Static_assert(sizeof(struct prof_counter) == 64, "one cache line");
 
 /**
- * struct prof_risk - the blocks of one counter that were live when a free was lost, and still are. The same trick:
- * @epoch older than prof.loss_epoch means "all that was live at the loss, and nothing changed since".
+ * struct prof_risk - the blocks of one counter that were live when a free was lost, and still are.
+ * The same trick:
+ * @epoch older than prof.loss_epoch means "all that was live at the loss, and nothing changed
+ * since".
  */
 struct prof_risk {
 	uint64_t epoch;
@@ -45,11 +51,17 @@ struct idmap {
 
 #define PROF_NO_SUM 0xff
 
-/* Of a recording with sampled stacks: the counters of stacks count in units of this part of an allocation. */
+/*
+ * Of a recording with sampled stacks: the counters of stacks count in units of this part of an
+ * allocation.
+ */
 #define PROF_SHARE_BITS 16
 #define PROF_SHARES 1024 /* sizes whose weight is remembered */
 
-/** struct prof_copy - memory of a frozen reading's rows, which the next one takes over: to get it anew costs five times the copying. */
+/**
+ * struct prof_copy - memory of a frozen reading's rows, which the next one takes over: to get it
+ * anew costs five times the copying.
+ */
 struct prof_copy {
 	_Alignas(64) size_t bytes; /* behind this */
 	_Alignas(64) char memory[];
@@ -61,7 +73,10 @@ struct symbol_sink {
 	struct prof *prof;
 };
 
-/* What is added here and owns memory is for prof_free(), and for prof_freeze(), which copies by value. */
+/*
+ * What is added here and owns memory is for prof_free(), and for prof_freeze(), which copies by
+ * value.
+ */
 struct prof {
 	struct sink sink;
 	struct symbol_sink symbol_sink;
@@ -78,7 +93,10 @@ struct prof {
 	struct idtab module_tab, frame_tab, stack_tab;
 	struct idmap module_map, frame_map, stack_map;
 
-	/* Hot: producer's stack number -> counter, 0 = none yet (counters are made at a stack's first event). */
+	/*
+	 * Hot: producer's stack number -> counter, 0 = none yet (counters are made at a stack's
+	 * first event).
+	 */
 	uint32_t *slot_of;
 	uint32_t slot_count; /* as many as stack_map.count */
 	uint32_t slot_cap;
@@ -108,14 +126,18 @@ struct prof {
 	int peak_blocks_unknown;      /* by a summary of before they were counted */
 	uint64_t shares[PROF_SHARES]; /* of an allocation by its size; 0 = not asked for yet */
 	/*
-	 * See prof_new_sums(): then rows of stacks are the producer's numbers, as many as slot_count, and all that is kept of a
-	 * stack is the reason for which it ends early; PROF_NO_SUM = it was not defined.
+	 * See prof_new_sums(): then rows of stacks are the producer's numbers, as many as
+	 * slot_count, and all that is kept of a stack is the reason for which it ends early;
+	 * PROF_NO_SUM = it was not defined.
 	 */
 	int sums;
 	uint8_t *sum_partial;
 	uint32_t sum_cap;
 
-	/* Timeline: one point per bucket that saw an event; the width doubles when the array is full. */
+	/*
+	 * Timeline: one point per bucket that saw an event; the width doubles when the array is
+	 * full.
+	 */
 	struct prof_point *points;
 	uint32_t point_count;
 	uint64_t bucket_ns, bucket_end_ns;
@@ -134,7 +156,9 @@ struct prof {
 	struct prof_totals *totals; /* of a frozen one: made once */
 	struct prof_copy *copy;     /* of a frozen one: where its rows stand */
 	int shared; /* lists of symbols may be read elsewhere: new ones take other places */
-	/* not copied from here on, for other threads write it: its owner, and each frozen one of it */
+	/*
+	 * not copied from here on, for other threads write it: its owner, and each frozen one of it
+	 */
 	uint32_t refs;
 	struct prof_copy *spare; /* of who was frozen: what the last one that is gone took */
 };
@@ -151,9 +175,15 @@ struct thread_row {
 
 int prof_define(struct sink *sink, const struct def *def, struct err *err);
 int prof_put(struct sink *sink, const struct event *events, size_t count, struct err *err);
-/** prof_slot() - the counter number of a producer's stack, made at its first event; 0 with @err on failure. */
+/**
+ * prof_slot() - the counter number of a producer's stack, made at its first event; 0 with @err on
+ * failure.
+ */
 uint32_t prof_slot(struct prof *prof, struct stack_id producer, struct err *err);
-/** prof_row_slot() - the counter number of a stack row, made if there was none; 0 with @err on failure. */
+/**
+ * prof_row_slot() - the counter number of a stack row, made if there was none; 0 with @err on
+ * failure.
+ */
 uint32_t prof_row_slot(struct prof *prof, uint32_t row, struct err *err);
 
 /** thread_row_peek() - lent row of a defined thread, or NULL. */

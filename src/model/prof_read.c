@@ -72,7 +72,9 @@ static void counter_cost(const struct prof *prof, const struct prof_counter *c, 
 	};
 }
 
-/** take_uncertain() - move the blocks that a lost free may have released from leaked to uncertain. */
+/**
+ * take_uncertain() - move the blocks that a lost free may have released from leaked to uncertain.
+ */
 static void take_uncertain(struct cost *cost, uint64_t blocks, uint64_t bytes)
 {
 	if (blocks > cost->leaked)
@@ -85,7 +87,10 @@ static void take_uncertain(struct cost *cost, uint64_t blocks, uint64_t bytes)
 	cost->leaked_bytes -= bytes;
 }
 
-/** take_risk() - what losses left uncertain in a counter; without a risk all that lives was live at the last loss. */
+/**
+ * take_risk() - what losses left uncertain in a counter; without a risk all that lives was live at
+ * the last loss.
+ */
 static void take_risk(const struct prof *prof, const struct prof_risk *risk, struct cost *cost)
 {
 	if (prof->loss_epoch == 0)
@@ -98,7 +103,10 @@ static void take_risk(const struct prof *prof, const struct prof_risk *risk, str
 		take_uncertain(cost, cost->leaked, cost->leaked_bytes);
 }
 
-/** round_shares() - from parts of allocations to whole ones; a stack that freed all of its own leaks none. */
+/**
+ * round_shares() - from parts of allocations to whole ones; a stack that freed all of its own leaks
+ * none.
+ */
 static void round_shares(const struct prof *prof, struct cost *cost)
 {
 	uint64_t *const counts[] = { &cost->allocations, &cost->frees, &cost->temporary,
@@ -172,7 +180,10 @@ static uint32_t count_stacks(const struct prof *prof)
 	return count;
 }
 
-/** thread_events() - @sum: of all stacks. While there is only one thread all allocations and frees are its own. */
+/**
+ * thread_events() - @sum: of all stacks. While there is only one thread all allocations and frees
+ * are its own.
+ */
 static uint64_t thread_events(const struct prof *prof, uint32_t id, const struct cost *sum)
 {
 	const struct thread_row *row = chunked_at(&prof->threads, id);
@@ -298,7 +309,10 @@ void prof_set_culled(struct prof *prof, uint64_t allocations, uint64_t bytes, ui
 
 const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id id)
 {
-	/* The shown cost is made when asked for: the row's own copy serves as the place where it stands. */
+	/*
+	 * The shown cost is made when asked for: the row's own copy serves as the place where it
+	 * stands.
+	 */
 	struct thread_row *row = chunked_at(&prof->threads, id.v);
 	if (prof->loaded || prof->totals)
 		return &row->pub;
@@ -361,7 +375,7 @@ int prof_knows_mapped(const struct prof *p)
 	return !p->mapped_unknown;
 }
 
-/* ---- loading a summary ------------------------------------------------------------------------------------------- */
+/* ---- loading a summary ----------------------------------------------------------------------- */
 
 struct mapped *prof_load_mapped(struct prof *p, struct err *err)
 {

@@ -241,8 +241,9 @@ static double drawn(double raw, double mark, double scale)
 }
 
 /*
- * What the windows of this epoch differ by, as a variance of its sum: by how much each is off what its weight would have it, of few by
- * as much more as Student's distribution is wider. One alone says nothing of what it stands for.
+ * What the windows of this epoch differ by, as a variance of its sum: by how much each is off what
+ * its weight would have it, of few by as much more as Student's distribution is wider. One alone
+ * says nothing of what it stands for.
  */
 static double differing(const struct samples *s, const struct sample_spread *spread, double since)
 {
@@ -255,7 +256,10 @@ static double differing(const struct samples *s, const struct sample_spread *spr
 	return squares > 0 ? n / (n - 1) * squares * k * k * wider * wider : 0;
 }
 
-/* The standard error of a sum: of the draws, or of the windows where that is more, which holds the draws as well; and of all scales. */
+/*
+ * The standard error of a sum: of the draws, or of the windows where that is more, which holds the
+ * draws as well; and of all scales.
+ */
 static double error_of(const struct samples *s, const struct sample_spread *spread, double since,
 		       double open_drawn)
 {
@@ -399,7 +403,10 @@ void samples_go_on(struct samples *s, double seen_ns, double missed_ns)
 	}
 }
 
-/* A long watch keeps every second, then every fourth reading: as many as there is room for, over the whole time. */
+/*
+ * A long watch keeps every second, then every fourth reading: as many as there is room for, over
+ * the whole time.
+ */
 static void note(struct sample_row *row, uint64_t now_ns)
 {
 	if (!row->past) {
@@ -432,7 +439,10 @@ static uint64_t whole(double value)
 	return value < 0 ? 0 : value > 1.8e19 ? UINT64_MAX : (uint64_t)llround(value);
 }
 
-/* Definitions of what a row's stack is made of. @next: the next free number of a stack; returns the row's, 0 on failure. */
+/*
+ * Definitions of what a row's stack is made of. @next: the next free number of a stack; returns the
+ * row's, 0 on failure.
+ */
 static int define_row(struct sink *sink, const struct samples *s, struct sample_row *row,
 		      uint32_t *next, struct err *err)
 {

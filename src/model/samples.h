@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * samples.h - what a sampler of allocations has found: rows by process and stack, each an estimate with its error, how its live
- * bytes went over time, and what the sampler itself cost and lost. One writer; plain reads in between.
+ * samples.h - what a sampler of allocations has found: rows by process and stack, each an estimate
+ * with its error, how its live bytes went over time, and what the sampler itself cost and lost. One
+ * writer; plain reads in between.
  */
 #ifndef MODEL_SAMPLES_H
 #define MODEL_SAMPLES_H
@@ -49,8 +50,9 @@ struct sample_past {
 };
 
 /**
- * struct sample_spread - what a figure's windows differ by. Of the epoch that is open: as the kernel counts, of which @seen was there
- * when the last window ended; what each window had, squared, and times its weight.
+ * struct sample_spread - what a figure's windows differ by. Of the epoch that is open: as the
+ * kernel counts, of which @seen was there when the last window ended; what each window had,
+ * squared, and times its weight.
  */
 struct sample_spread {
 	double seen, squares, crossed;
@@ -71,8 +73,11 @@ enum sample_verdict {
 
 struct sample_frame {
 	uint32_t module; /* 0 = code of no file */
-	uint64_t
-		offset; /* ELF virtual address; of code of no file the address itself. Of the call, not what follows it */
+	/*
+	 * ELF virtual address; of code of no file the address itself. Of the call, not what follows
+	 * it
+	 */
+	uint64_t offset;
 	uint64_t addr;
 };
 struct sample_module {
@@ -158,7 +163,8 @@ struct samples {
 	/* windows of this epoch: how many, their weights, the squares of these */
 	double windows, weights, weights_squares;
 	double duty; /* share of the time in which allocations are seen; 1 = always */
-	double overdrawn_ns; /* what was spent beyond the budget at most; it is earned back before more is spent */
+	/* what was spent beyond the budget at most; it is earned back before more is spent */
+	double overdrawn_ns;
 	char governed[256]; /* what was done to keep to the budget; "" = nothing */
 };
 
@@ -168,18 +174,24 @@ void samples_free(struct samples *samples);
 /** samples_row() - the row of that stack, NULL where it is not known yet. O(1). */
 struct sample_row *samples_row(const struct samples *samples, uint32_t pid, uint64_t stack);
 /**
- * samples_add_row() - a new one. @frames: @count places, innermost first, numbered by samples_frame(). NULL without memory.
+ * samples_add_row() - a new one. @frames: @count places, innermost first, numbered by
+ * samples_frame(). NULL without memory.
  */
 struct sample_row *samples_add_row(struct samples *samples, uint32_t pid, uint64_t stack,
 				   const uint32_t *frames, size_t count, uint8_t stop);
-/** samples_frame() - the number of a place in code; 0 without memory. @module: samples_module()'s. */
+/**
+ * samples_frame() - the number of a place in code; 0 without memory. @module: samples_module()'s.
+ */
 uint32_t samples_frame(struct samples *samples, uint32_t module, uint64_t offset, uint64_t addr);
 /** samples_module() - the number of a file; @path NULL: 0. */
 uint32_t samples_module(struct samples *samples, const char *path, const uint8_t *build_id,
 			uint8_t build_id_len);
 struct sample_process *samples_process(struct samples *samples, uint32_t pid);
 struct sample_process *samples_add_process(struct samples *samples, uint32_t pid, const char *exe);
-/** samples_rename_process() - it runs another program now, by exec. Return: 1 where that is another one than before. */
+/**
+ * samples_rename_process() - it runs another program now, by exec. Return: 1 where that is another
+ * one than before.
+ */
 int samples_rename_process(struct samples *samples, uint32_t pid, const char *exe);
 /** samples_add_function() - strings are copied; equal ones of a process once. */
 struct sample_function *samples_add_function(struct samples *samples,
@@ -189,9 +201,15 @@ struct sample_function *samples_add_function(struct samples *samples,
 void samples_add_block(struct sample_row *row, const struct sample_block *block);
 /** samples_scale() - row->now from row->raw. */
 void samples_scale(const struct samples *samples, struct sample_row *row);
-/** samples_window() - a window of this epoch ends that weighs @weight beside the others. Rows have been read just now. */
+/**
+ * samples_window() - a window of this epoch ends that weighs @weight beside the others. Rows have
+ * been read just now.
+ */
 void samples_window(struct samples *samples, double weight);
-/** samples_epoch() - from now on another scale: what was seen until here keeps its own. Rows have been read just now. -ENOMEM. */
+/**
+ * samples_epoch() - from now on another scale: what was seen until here keeps its own. Rows have
+ * been read just now. -ENOMEM.
+ */
 int samples_epoch(struct samples *samples, struct err *err);
 
 /** samples_unsure() - the part of a row's errors that all rows share: @bytes and @count of it. */
@@ -199,15 +217,19 @@ void samples_unsure(const struct samples *samples, const struct sample_row *row,
 		    double *count);
 /** samples_are_least() - of what was seen nothing is known but that there was at least so much. */
 int samples_are_least(const struct samples *samples);
-/** samples_go_on() - @missed_ns more of which nothing was seen, taken to be like the @seen_ns before it, all of which is settled. */
+/**
+ * samples_go_on() - @missed_ns more of which nothing was seen, taken to be like the @seen_ns before
+ * it, all of which is settled.
+ */
 void samples_go_on(struct samples *samples, double seen_ns, double missed_ns);
 
 /** samples_mark() - an interval ends at @now_ns: every row notes what is live. */
 void samples_mark(struct samples *samples, uint64_t now_ns);
 
 /**
- * samples_prof() - the rows as a reading, of which all other formats can be made: allocations and bytes as estimated, what is
- * live as leaked and as peak. @pid 0: of all processes. Return: prof_free() it; NULL with @err.
+ * samples_prof() - the rows as a reading, of which all other formats can be made: allocations and
+ * bytes as estimated, what is live as leaked and as peak. @pid 0: of all processes. Return:
+ * prof_free() it; NULL with @err.
  */
 struct prof *samples_prof(struct samples *samples, uint32_t pid, struct err *err);
 

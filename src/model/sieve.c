@@ -27,7 +27,10 @@ struct sieve {
 	uint8_t nameless; /* of code that lies in no module */
 	struct chunked threads, modules, frames, stacks,
 		blocks; /* of frames: the module's number */
-	/* what was left out since the last time, as events: of this file's time, of what was there before */
+	/*
+	 * what was left out since the last time, as events: of this file's time, of what was there
+	 * before
+	 */
 	struct event told, told_inherited;
 	uint64_t inherited, inherited_bytes; /* of the latter in the whole file */
 	uint64_t last_ns;
@@ -62,7 +65,7 @@ static uint8_t verdict_at(const struct chunked *of, uint32_t id)
 	return chunked_has(of, id) ? *(const uint8_t *)chunked_at(of, id) : 0;
 }
 
-/* ---- definitions --------------------------------------------------------------------------------------------------- */
+/* ---- definitions ----------------------------------------------------------------------------- */
 
 static int note(struct chunked *of, uint32_t id, uint8_t verdict, struct err *err)
 {
@@ -124,7 +127,7 @@ static int sieve_define(struct sink *sink, const struct def *def, struct err *er
 	return rc < 0 ? rc : s->to->define(s->to, def, err);
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static int flush(struct sieve *s, struct err *err)
 {
@@ -190,7 +193,10 @@ static int take_free(struct sieve *s, const struct event *ev, struct err *err)
 	return 0;
 }
 
-/* The free that was taken last belongs to a realloc: whether @next, its other half, is handed on says what it is. */
+/*
+ * The free that was taken last belongs to a realloc: whether @next, its other half, is handed on
+ * says what it is.
+ */
 static void settle(struct sieve *s, const struct event *next)
 {
 	struct event *held = &s->batch[s->batched - 1];
@@ -230,7 +236,7 @@ static int sieve_put(struct sink *sink, const struct event *events, size_t count
 	return s->holding ? 0 : flush(s, err);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void forget(struct sieve *s)
 {

@@ -66,7 +66,7 @@ uint64_t snap_time_ns(const struct snap *snap)
 	return snap->time_ns;
 }
 
-/* ---- the place ------------------------------------------------------------------------------------------------------ */
+/* ---- the place ------------------------------------------------------------------------------- */
 
 struct snap_place {
 	pthread_mutex_t lock; /* held for some instructions only */

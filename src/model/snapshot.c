@@ -75,7 +75,7 @@ uint32_t snapshot_text(struct snapshot *s, const char *text)
 	return (uint32_t)(s->text_bytes - len);
 }
 
-/* ---- what a file says ------------------------------------------------------------------------------------------------ */
+/* ---- what a file says ------------------------------------------------------------------------ */
 
 #define PAGED_END (1ull << 62) /* what is looked at page by page lies below; vsyscall does not */
 #define BYTES_MAX (1ull << 56) /* so many of the most that there can be do not overflow a sum */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snapshot.h - where a process's memory is at one instant, as the kernel and its allocators say: mappings, which of their pages are
- * resident, and what allocators hold, stretch by stretch. Made by source/snapshot.c, kept in a recording (SNAPSHOT block), joined
- * with the live blocks of that instant by view/reconcile.c. Bytes; everything sorted by address; nothing overlaps.
+ * snapshot.h - where a process's memory is at one instant, as the kernel and its allocators say:
+ * mappings, which of their pages are resident, and what allocators hold, stretch by stretch. Made
+ * by source/snapshot.c, kept in a recording (SNAPSHOT block), joined with the live blocks of that
+ * instant by view/reconcile.c. Bytes; everything sorted by address; nothing overlaps.
  */
 #ifndef MODEL_SNAPSHOT_H
 #define MODEL_SNAPSHOT_H
@@ -39,7 +40,11 @@ const char *sheet_class_name(unsigned class);
 enum snapshot_region_flag {
 	SNAPSHOT_PAGED = 1, /* its pages stand in the runs */
 	SNAPSHOT_ALLOCATOR =
-		2, /* some allocator's, by its label: what is not walked in it is free, cached or in part used */
+		/*
+		 * some allocator's, by its label: what is not walked in it is free, cached or in
+		 * part used
+		 */
+	2,
 };
 struct snapshot_region {
 	uint64_t start, end;
@@ -47,7 +52,11 @@ struct snapshot_region {
 		lazy_free_bytes;
 	uint32_t label; /* of snapshot.text */
 	uint8_t class
-		; /* enum sheet_class: whose its pages are unless something better is known; SHEET_UNEXPLAINED: nobody's */
+		/*
+		 * enum sheet_class: whose its pages are unless something better is known;
+		 * SHEET_UNEXPLAINED: nobody's
+		 */
+		;
 	uint8_t flags;
 	uint8_t exact;
 };
@@ -123,22 +132,26 @@ enum snapshot_mode { SNAPSHOT_RUNNING, SNAPSHOT_FROZEN };
 struct snapshot {
 	uint32_t pid;
 	uint8_t mode; /* enum snapshot_mode */
-	uint64_t
-		time_ns; /* of the instant: since the recording's start, or CLOCK_MONOTONIC where there is none */
+	/* of the instant: since the recording's start, or CLOCK_MONOTONIC where there is none */
+	uint64_t time_ns;
 	uint64_t realtime_ns;
-	uint64_t
-		window_ns; /* from the first look to the last; the pages were looked at within @scan_ns of it */
+	/* from the first look to the last; the pages were looked at within @scan_ns of it */
+	uint64_t window_ns;
 	uint64_t scan_ns, stall_ns;
 	uint64_t page_bytes;
 	uint64_t rss_bytes, pss_bytes, swap_bytes, hugetlb_bytes,
 		page_table_bytes; /* sums of the mappings (PSS 0: not known); status */
 	uint64_t status_rss_bytes, start_age_ns; /* how long the process had been running */
 	/*
-	 * The sum of smaps, 0: it was not read. Not @rss_bytes where memory moved between it and the pages: of mappings without a file the pages count
-	 * then, for they are of the snapshot's moment.
+	 * The sum of smaps, 0: it was not read. Not @rss_bytes where memory moved between it and
+	 * the pages: of mappings without a file the pages count then, for they are of the
+	 * snapshot's moment.
 	 */
 	uint64_t smaps_rss_bytes;
-	/* beside it: files without a name that are open and not mapped; its cgroup's page cache and sockets. UINT64_MAX: not known */
+	/*
+	 * beside it: files without a name that are open and not mapped; its cgroup's page cache and
+	 * sockets. UINT64_MAX: not known
+	 */
 	uint64_t held_bytes, cgroup_cache_bytes, cgroup_socket_bytes;
 	char comm[32];
 
@@ -169,13 +182,13 @@ static inline const char *snapshot_string(const struct snapshot *snapshot, uint3
 	return at < snapshot->text_bytes ? snapshot->text + at : "";
 }
 /**
- * snapshot_touched_again() - bytes of whole pages that were free, and there, in @at, and are in use and there in @later: what would not have
- * stayed away for so long. O(pieces + units + runs).
+ * snapshot_touched_again() - bytes of whole pages that were free, and there, in @at, and are in use
+ * and there in @later: what would not have stayed away for so long. O(pieces + units + runs).
  */
 uint64_t snapshot_touched_again(const struct snapshot *at, const struct snapshot *later);
 /**
- * snapshot_check() - what came from a file: in order, no overlap, no end before its start, sums that cannot overflow, kinds and
- * strings that exist. 0 or -EBADMSG.
+ * snapshot_check() - what came from a file: in order, no overlap, no end before its start, sums
+ * that cannot overflow, kinds and strings that exist. 0 or -EBADMSG.
  */
 int snapshot_check(const struct snapshot *snapshot);
 

@@ -44,7 +44,10 @@ int net_b58check(const uint8_t *prefix, size_t prefix_len, const uint8_t *data, 
 	memcpy(bytes + len, sum, 4);
 	len += 4;
 
-	/* words of four bytes into limbs of five digits, least significant first: 32 bits are 1.1 limbs */
+	/*
+	 * words of four bytes into limbs of five digits, least significant first: 32 bits are 1.1
+	 * limbs
+	 */
 	uint32_t limbs[sizeof(bytes) / 4 + sizeof(bytes) / 32 + 2];
 	size_t limb_count = 0, zeros = 0;
 	while (zeros < len && bytes[zeros] == 0)

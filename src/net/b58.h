@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* b58.h - base58check, the text form of Tezos hashes (Bitcoin alphabet, 4 bytes of a double SHA-256). */
+/*
+ * b58.h - base58check, the text form of Tezos hashes (Bitcoin alphabet, 4 bytes of a double
+ * SHA-256).
+ */
 #ifndef NET_B58_H
 #define NET_B58_H
 
@@ -24,7 +27,10 @@ enum net_hash {
 /** net_hash_bytes() - raw length of a hash of that kind: 4, 16 or 32. */
 size_t net_hash_bytes(enum net_hash kind);
 
-/** net_hash_text() - write the text form of @data (net_hash_bytes() long) with a NUL; O(length^2). Any thread. */
+/**
+ * net_hash_text() - write the text form of @data (net_hash_bytes() long) with a NUL; O(length^2).
+ * Any thread.
+ */
 void net_hash_text(enum net_hash kind, const uint8_t *data, char out[NET_HASH_TEXT_MAX]);
 
 /**

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build.c - plaintext to messages: three handshake chunks, then one stream of length-prefixed peer messages. */
+/*
+ * build.c - plaintext to messages: three handshake chunks, then one stream of length-prefixed peer
+ * messages.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,8 +92,9 @@ static int handshake_message(struct net_conn *conn, struct net_half *half, uint6
 }
 
 /*
- * Both sides send metadata and ack unasked, so which of the two comes first is a matter of microseconds. Their numbers are
- * always the same, as tools and tests expect: the initiator's first. The responder's waits for it, but not for long.
+ * Both sides send metadata and ack unasked, so which of the two comes first is a matter of
+ * microseconds. Their numbers are always the same, as tools and tests expect: the initiator's
+ * first. The responder's waits for it, but not for long.
  */
 static int waits_for_initiator(const struct net_conn *conn, const struct net_half *half,
 			       uint64_t counter)
@@ -163,9 +167,10 @@ static int peer_message(struct net_conn *conn, struct net_half *half, uint64_t l
 }
 
 /*
- * Behind a gap the next plaintext may lie in the middle of a message. Octez begins every message in a chunk of its own, so a
- * chunk is taken as a beginning where its first bytes read as length and known tag and, if the whole message
- * lies in the chunk, its body decodes or its tag is unknown only by type.
+ * Behind a gap the next plaintext may lie in the middle of a message. Octez begins every message in
+ * a chunk of its own, so a chunk is taken as a beginning where its first bytes read as length and
+ * known tag and, if the whole message lies in the chunk, its body decodes or its tag is unknown
+ * only by type.
  */
 static int looks_like_start(struct net_conn *conn, const uint8_t *plain, size_t len)
 {

@@ -52,7 +52,7 @@ int conn_report(struct net_conn *conn, struct err *err)
 	return conn->sink->connection(conn->sink, net_conn_row(conn), err);
 }
 
-/* ---- what all connections hold -------------------------------------------------------------------------------------- */
+/* ---- what all connections hold --------------------------------------------------------------- */
 
 void net_budget_fini(struct net_budget *budget)
 {
@@ -153,7 +153,7 @@ static int settle(struct net_conn *conn, int rc, struct err *err)
 	return rc < 0 ? rc : make_room(conn->budget, err);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 void net_conn_free(struct net_conn *conn)
 {
@@ -374,8 +374,8 @@ static int give_up(struct net_conn *conn, const char *why, struct err *err)
 }
 
 /*
- * Is the first chunk of a half, as far as it is there, a connection message? Its structure says so; one whose key is ours is one
- * whatever else is wrong with it. 1 yes, 0 no, 2 = cannot be told yet.
+ * Is the first chunk of a half, as far as it is there, a connection message? Its structure says so;
+ * one whose key is ours is one whatever else is wrong with it. 1 yes, 0 no, 2 = cannot be told yet.
  */
 static int is_hello(const struct net_conn *conn, const uint8_t *p, size_t have)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conn_internal.h - what conn.c (life of a connection), half.c (cutting, opening, finding back) and build.c share. */
+/*
+ * conn_internal.h - what conn.c (life of a connection), half.c (cutting, opening, finding back) and
+ * build.c share.
+ */
 #ifndef NET_CONN_INTERNAL_H
 #define NET_CONN_INTERNAL_H
 
@@ -21,7 +24,10 @@ enum half_state {
 
 struct seek; /* seek.c */
 
-/** One direction. Offsets count the sender's bytes from the start of the recording, gaps of known length included. */
+/**
+ * One direction. Offsets count the sender's bytes from the start of the recording, gaps of known
+ * length included.
+ */
 struct net_half {
 	enum half_state state;
 	enum message_sender sender;
@@ -37,8 +43,8 @@ struct net_half {
 	/* message under construction: plaintext behind chunk 2 is one stream */
 	struct buf message;
 	uint64_t message_first_chunk, message_first_offset;
-	uint64_t
-		message_skip; /* bytes of an oversized or unplaced message still to be passed over */
+	/* bytes of an oversized or unplaced message still to be passed over */
+	uint64_t message_skip;
 	int unplaced; /* behind a gap: not known whether the next plaintext begins a message */
 	/* metadata and ack of the responder that came before those of the initiator */
 	struct net_held {
@@ -57,7 +63,10 @@ struct net_conn {
 	enum net_role role;
 	int role_guessed;
 	double difficulty;
-	/* What finding the way back may still cost, by the limit: for all, and for places that nothing speaks for. */
+	/*
+	 * What finding the way back may still cost, by the limit: for all, and for places that
+	 * nothing speaks for.
+	 */
 	const struct net_seek_limit *seek_limit;
 	uint64_t seek_left, seek_weak_left, seek_paid_ns, seek_spent;
 	uint64_t slice_left, slice_from; /* of this call; seek_spent when it began */
@@ -91,7 +100,10 @@ const char *conn_half_word(const struct net_half *half);
 
 /* half.c */
 int half_append(struct net_half *half, const void *bytes, size_t len, uint64_t time_ns);
-/** half_run() - cut and hand over whatever the state permits; called after bytes came or the state changed. */
+/**
+ * half_run() - cut and hand over whatever the state permits; called after bytes came or the state
+ * changed.
+ */
 int half_run(struct net_conn *conn, struct net_half *half, struct err *err);
 /** half_flush_raw() - hand over all pending bytes as one uncut piece. */
 int half_flush_raw(struct net_conn *conn, struct net_half *half, struct err *err);
@@ -100,7 +112,10 @@ int half_flush_front(struct net_conn *conn, struct net_half *half, size_t len, s
 /** half_open() - authenticate and decrypt a chunk into conn->plain; 0, -EBADMSG or -ENOMEM. */
 int half_open(struct net_conn *conn, const uint8_t nonce[NET_NONCE_BYTES], const uint8_t *chunk,
 	      size_t len);
-/** half_take() - the chunk of @len bytes at the front is good, its plaintext in conn->plain: hand it over. */
+/**
+ * half_take() - the chunk of @len bytes at the front is good, its plaintext in conn->plain: hand it
+ * over.
+ */
 int half_take(struct net_conn *conn, struct net_half *half, size_t len, struct err *err);
 /** half_is_boundary() - 1 = a system call of the sender began at this stream offset. */
 int half_is_boundary(const struct net_half *half, uint64_t offset);
@@ -117,9 +132,15 @@ static inline size_t half_len(const struct net_half *half)
 }
 
 /* seek.c */
-/** seek_grant() - time and bytes that passed give the connection some of its budget back; before each call's work. */
+/**
+ * seek_grant() - time and bytes that passed give the connection some of its budget back; before
+ * each call's work.
+ */
 void seek_grant(struct net_conn *conn, uint64_t time_ns, size_t bytes);
-/** seek_slice() - this call may spend so much; seek_slice_end() takes what it spent from what all share. */
+/**
+ * seek_slice() - this call may spend so much; seek_slice_end() takes what it spent from what all
+ * share.
+ */
 void seek_slice(struct net_conn *conn);
 void seek_slice_end(struct net_conn *conn);
 /** seek_gap() - the place is lost; @lost bytes are missing (0 = unknown). */
@@ -129,11 +150,17 @@ int seek_begin(struct net_conn *conn, struct net_half *half, uint64_t nonces, in
 	       struct err *err);
 /** seek_again() - the same search once more, behind what it gave up. */
 int seek_again(struct net_conn *conn, struct net_half *half, struct err *err);
-/** seek_run() - go on as far as the slice allows. 1 = found: the chunk was handed over and the half is open again. */
+/**
+ * seek_run() - go on as far as the slice allows. 1 = found: the chunk was handed over and the half
+ * is open again.
+ */
 int seek_run(struct net_conn *conn, struct net_half *half, struct err *err);
 /** seek_busy() - 1 = there are places to be looked at whose bytes are there. */
 int seek_busy(const struct net_half *half);
-/** seek_end() - the stream ended inside a chunk: perhaps its length is no length, so look for chunks inside it. */
+/**
+ * seek_end() - the stream ended inside a chunk: perhaps its length is no length, so look for chunks
+ * inside it.
+ */
 int seek_end(struct net_conn *conn, struct net_half *half, struct err *err);
 /** seek_bytes() - memory that it holds. */
 size_t seek_bytes(const struct seek *seek);
@@ -142,10 +169,14 @@ void seek_free(struct seek *seek);
 /* build.c */
 /** build_hello() - report the connection message of one side. */
 int build_hello(struct net_conn *conn, struct net_half *half, struct err *err);
-/** build_plain() - an opened chunk's plaintext: handshake message or a piece of the message stream. */
+/**
+ * build_plain() - an opened chunk's plaintext: handshake message or a piece of the message stream.
+ */
 int build_plain(struct net_conn *conn, struct net_half *half, uint64_t counter, uint64_t time_ns,
 		const uint8_t *plain, size_t len, struct err *err);
-/** build_drop() - forget the message under construction; what it took of the budget is free again. */
+/**
+ * build_drop() - forget the message under construction; what it took of the budget is free again.
+ */
 void build_drop(struct net_conn *conn, struct net_half *half);
 /** build_gap() - the stream is interrupted: what was begun is reported as cut off. */
 int build_gap(struct net_conn *conn, struct net_half *half, uint64_t time_ns, const char *why,

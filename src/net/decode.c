@@ -274,7 +274,10 @@ static void block_passes(struct buf *json, struct in *in)
 	in_merge(in, &list);
 }
 
-/* A Merkle path, outermost first. The right siblings of 0xf0 nodes stand behind the end mark, innermost first. */
+/*
+ * A Merkle path, outermost first. The right siblings of 0xf0 nodes stand behind the end mark,
+ * innermost first.
+ */
 static void path(struct buf *json, struct in *in)
 {
 	struct {

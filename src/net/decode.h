@@ -18,9 +18,9 @@ struct net_decode_error {
 };
 
 /**
- * Each appends the JSON to @json and returns 0, or returns -EBADMSG with @error and leaves @json as it was. @body is the
- * whole of the message and must be used up: connection message without its chunk length, metadata, ack, or a
- * peer message's body behind length and tag.
+ * Each appends the JSON to @json and returns 0, or returns -EBADMSG with @error and leaves @json as
+ * it was. @body is the whole of the message and must be used up: connection message without its
+ * chunk length, metadata, ack, or a peer message's body behind length and tag.
  */
 int net_decode_connection(const uint8_t *body, size_t len, struct buf *json,
 			  struct net_decode_error *error);

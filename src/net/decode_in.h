@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_in.h - bounded big-endian reading and JSON pieces, shared by the decoders. Errors stick: the first one counts. */
+/*
+ * decode_in.h - bounded big-endian reading and JSON pieces, shared by the decoders. Errors stick:
+ * the first one counts.
+ */
 #ifndef NET_DECODE_IN_H
 #define NET_DECODE_IN_H
 

@@ -5,7 +5,10 @@
 
 #define COUNT_DIGITS_MAX 6
 
-/* "123 <27>1 ...": the length of the count with its blank; 0 = a line, -1 = more bytes are needed to tell. */
+/*
+ * "123 <27>1 ...": the length of the count with its blank; 0 = a line, -1 = more bytes are needed
+ * to tell.
+ */
 static int count_length(const char *data, size_t len, size_t *count)
 {
 	size_t i = 0;
@@ -22,7 +25,9 @@ static int count_length(const char *data, size_t len, size_t *count)
 	return data[i + 1] == '<' ? (int)i + 1 : 0;
 }
 
-/* Bytes taken off the front of what is left; 0 = more are needed. A full buffer always gives some. */
+/*
+ * Bytes taken off the front of what is left; 0 = more are needed. A full buffer always gives some.
+ */
 static size_t take_counted(struct net_frames *f, size_t at, size_t head, size_t count, int ended,
 			   net_frame_fn fn, void *ctx)
 {

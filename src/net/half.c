@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* half.c - one direction: cut length-prefixed chunks and open them; seek.c finds the way back after a gap. */
+/*
+ * half.c - one direction: cut length-prefixed chunks and open them; seek.c finds the way back after
+ * a gap.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +136,10 @@ int half_is_boundary(const struct net_half *half, uint64_t offset)
 	return 0;
 }
 
-/* The next chunk of an open half. 1 = it was taken, 0 = it is not whole yet, or the half is open no more. */
+/*
+ * The next chunk of an open half. 1 = it was taken, 0 = it is not whole yet, or the half is open no
+ * more.
+ */
 static int run_open(struct net_conn *conn, struct net_half *half, struct err *err)
 {
 	const uint8_t *p = half_bytes(half);
@@ -153,7 +159,10 @@ static int run_open(struct net_conn *conn, struct net_half *half, struct err *er
 	}
 	if (opened == -ENOMEM)
 		return err_set(err, -ENOMEM, "cannot allocate memory for a chunk");
-	/* Kept as it is; whether one chunk was damaged or bytes are missing unseen, the search tells. */
+	/*
+	 * Kept as it is; whether one chunk was damaged or bytes are missing unseen, the search
+	 * tells.
+	 */
 	conn_comment(conn, "%s chunk cannot decrypt, position: %llu", conn_half_word(half),
 		     (unsigned long long)half->counter);
 	conn->row.undecrypted[half->sender]++;

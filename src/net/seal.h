@@ -2,8 +2,8 @@
 /*
  * seal.h - identities, keys, nonces and sealed chunks of the Tezos peer-to-peer protocol.
  *
- * Secrets live in memory from sodium_malloc(): locked, guarded, wiped when released. All functions may be called from any
- * thread after net_seal_init().
+ * Secrets live in memory from sodium_malloc(): locked, guarded, wiped when released. All functions
+ * may be called from any thread after net_seal_init().
  */
 #ifndef NET_SEAL_H
 #define NET_SEAL_H
@@ -26,8 +26,9 @@ int net_seal_init(struct err *err);
 struct net_identity;
 
 /**
- * net_identity_load() - read an identity.json; @path is lent. The public key must belong to the secret key.
- * Return: release with net_identity_free(); NULL with @err (-EINVAL: not an identity, or damaged).
+ * net_identity_load() - read an identity.json; @path is lent. The public key must belong to the
+ * secret key. Return: release with net_identity_free(); NULL with @err (-EINVAL: not an identity,
+ * or damaged).
  */
 struct net_identity *net_identity_load(const char *path, struct err *err);
 /** net_identity_parse() - the same from memory; @name is for messages. */
@@ -44,14 +45,17 @@ void net_peer_id(const uint8_t public_key[32], char out[NET_PEER_ID_TEXT]);
 
 /** struct net_key - the precomputed key of a connection, locked memory; opaque. */
 struct net_key;
-/** net_key_new() - NULL where the remote key is unusable (low order point) or memory cannot be had. */
+/**
+ * net_key_new() - NULL where the remote key is unusable (low order point) or memory cannot be had.
+ */
 struct net_key *net_key_new(const struct net_identity *local, const uint8_t remote_public_key[32]);
 void net_key_free(struct net_key *key);
 const uint8_t *net_key_peek(const struct net_key *key); /* 32 bytes, for tests */
 
 /**
- * net_start_nonces() - first nonce of each sender from the two raw connection chunks, length bytes included.
- * The names in the protocol are the other way round than one expects: the initiator sends with "Resp -> Init".
+ * net_start_nonces() - first nonce of each sender from the two raw connection chunks, length bytes
+ * included. The names in the protocol are the other way round than one expects: the initiator sends
+ * with "Resp -> Init".
  */
 void net_start_nonces(const uint8_t *initiator_chunk, size_t initiator_len,
 		      const uint8_t *responder_chunk, size_t responder_len,
@@ -62,15 +66,16 @@ void net_start_nonces(const uint8_t *initiator_chunk, size_t initiator_len,
 void net_nonce_add(uint8_t nonce[NET_NONCE_BYTES], uint64_t n);
 
 /**
- * net_open() - authenticate and decrypt a chunk body (authenticator first); @plain gets len - NET_AUTH_BYTES bytes.
- * Return: 0, or -EBADMSG where it does not authenticate (also for bodies below NET_AUTH_BYTES).
+ * net_open() - authenticate and decrypt a chunk body (authenticator first); @plain gets len -
+ * NET_AUTH_BYTES bytes. Return: 0, or -EBADMSG where it does not authenticate (also for bodies
+ * below NET_AUTH_BYTES).
  */
 int net_open(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], const uint8_t *body,
 	     size_t len, uint8_t *plain);
 
 /**
- * net_key_stream() - the first @len bytes that sealing mixes with a plaintext (at most 32): XSalsa20 behind the 32 bytes
- * that become the authenticator's key.
+ * net_key_stream() - the first @len bytes that sealing mixes with a plaintext (at most 32):
+ * XSalsa20 behind the 32 bytes that become the authenticator's key.
  */
 void net_key_stream(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], uint8_t *to,
 		    size_t len);

@@ -2,9 +2,9 @@
 /*
  * seek.c - the way back into a sealed stream: look at places of it until a chunk authenticates.
  *
- * The peer decides how many places, nonces and gaps there are. So everything that is done here is paid from budgets of the
- * connection that gaps do not fill (struct net_seek_limit), and every loop can be left and taken up again, for connections
- * share a thread by slices.
+ * The peer decides how many places, nonces and gaps there are. So everything that is done here is
+ * paid from budgets of the connection that gaps do not fill (struct net_seek_limit), and every loop
+ * can be left and taken up again, for connections share a thread by slices.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,14 +12,17 @@
 
 #include "net/conn_internal.h"
 
-/* Nanoseconds, measured with libsodium 1.0.18: 312 for a body of 16 bytes, 687 for 1,000, 21,130 for 65,000. */
+/*
+ * Nanoseconds, measured with libsodium 1.0.18: 312 for a body of 16 bytes, 687 for 1,000, 21,130
+ * for 65,000.
+ */
 #define COST_TRY 300u
 #define COST_TRY_BYTES 3u /* and one for so many bytes */
 #define COST_PLACE 100u
 #define COST_NONCE 300u
 #define NONCES_AT_ONCE 128u
-#define WEAK_SHARE \
-	4u /* of the budget: for places that nothing speaks for; and what trying all nonces leaves */
+/* of the budget: for places that nothing speaks for; and what trying all nonces leaves */
+#define WEAK_SHARE 4u
 #define WAITING_MAX \
 	4096u /* unlikely places that wait for their bytes; likely ones: NET_BOUNDARIES more */
 
@@ -30,16 +33,18 @@ enum look { LOOK_NO, LOOK_FOUND, LOOK_WAITS, LOOK_PAUSED };
 /** A place that may be the start of a chunk. */
 struct place {
 	uint64_t at, end; /* stream offsets; end: what must be there to go on */
-	int likely; /* a system call began here, or a chunk ended here if its length can be trusted */
+	/* a system call began here, or a chunk ended here if its length can be trusted */
+	int likely;
 };
 
 struct seek {
-	uint64_t
-		tried; /* every place below this stream offset was ruled out, waits or is the one at hand */
+	/* every place below this stream offset was ruled out, waits or is the one at hand */
+	uint64_t tried;
 	uint64_t chain;  /* where the next chunk begins if only the last one was damaged */
 	uint64_t nonces; /* how many chunks may be missing */
-	int every_byte; /* the gap's length is known: few nonces, so any place may be tried with all */
-	int busy;       /* the slice ended, not the work */
+	/* the gap's length is known: few nonces, so any place may be tried with all */
+	int every_byte;
+	int busy; /* the slice ended, not the work */
 	struct net_starts *starts;
 	uint32_t starts_left; /* still to be made */
 	struct buf waiting;   /* struct place[]: those that need bytes which have not come yet */
@@ -71,7 +76,7 @@ int seek_busy(const struct net_half *half)
 	return half->state == HALF_SEEK && half->seek->busy;
 }
 
-/* ---- budgets -------------------------------------------------------------------------------------------------------- */
+/* ---- budgets --------------------------------------------------------------------------------- */
 
 static uint64_t less(uint64_t from, uint64_t what)
 {
@@ -138,7 +143,7 @@ static void take_burst(struct net_conn *conn)
 	conn->seek_left = all - conn->seek_weak_left;
 }
 
-/* ---- one place ------------------------------------------------------------------------------------------------------ */
+/* ---- one place ------------------------------------------------------------------------------- */
 
 static uint64_t try_cost(size_t body)
 {
@@ -161,7 +166,10 @@ static int attempt(struct net_conn *conn, struct net_half *half, const uint8_t *
 	return LOOK_NO;
 }
 
-/* Trying all nonces is what costs most: it leaves a share for places that read like a message's start. */
+/*
+ * Trying all nonces is what costs most: it leaves a share for places that read like a message's
+ * start.
+ */
 static int affords_all(const struct net_conn *conn, const struct seek *s, size_t body)
 {
 	if (s->now.likely)
@@ -170,8 +178,9 @@ static int affords_all(const struct net_conn *conn, const struct seek *s, size_t
 }
 
 /*
- * Does @p read like the start of a message? One that fills its chunk is no accident; longer ones are tried while the
- * budget for unlikely places lasts. With @p short of the whole chunk: worth waiting for?
+ * Does @p read like the start of a message? One that fills its chunk is no accident; longer ones
+ * are tried while the budget for unlikely places lasts. With @p short of the whole chunk: worth
+ * waiting for?
  */
 static int look_for_start(struct net_conn *conn, struct net_half *half, const uint8_t *p,
 			  size_t body, int whole, uint64_t *missed)
@@ -211,7 +220,10 @@ static int look_at_all(struct net_conn *conn, struct net_half *half, const uint8
 	return LOOK_NO;
 }
 
-/* The place at hand: as the start of a message, and, where that is affordable, as any chunk. enum look or negative errno. */
+/*
+ * The place at hand: as the start of a message, and, where that is affordable, as any chunk. enum
+ * look or negative errno.
+ */
 static int look(struct net_conn *conn, struct net_half *half, uint64_t *missed)
 {
 	struct seek *s = half->seek;
@@ -247,7 +259,7 @@ static int look(struct net_conn *conn, struct net_half *half, uint64_t *missed)
 	return whole ? look_at_all(conn, half, p, body, missed) : LOOK_NO;
 }
 
-/* ---- which place is next -------------------------------------------------------------------------------------------- */
+/* ---- which place is next --------------------------------------------------------------------- */
 
 static struct place *waiting(struct seek *s)
 {
@@ -332,7 +344,7 @@ static uint64_t lowest(const struct net_half *half)
 	return first;
 }
 
-/* ---- the search ----------------------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 static uint64_t stream_end_of(const struct net_half *half)
 {

@@ -92,7 +92,9 @@ void net_starts_free(struct net_starts *starts)
 	free(starts);
 }
 
-/* The cursor: which tag, and behind which stream of its bucket the search goes on (0: at its head). */
+/*
+ * The cursor: which tag, and behind which stream of its bucket the search goes on (0: at its head).
+ */
 int net_starts_next(const struct net_starts *starts, const uint8_t *text, uint64_t *cursor,
 		    struct net_start *start)
 {

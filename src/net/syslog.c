@@ -66,8 +66,9 @@ static int take_priority(struct rest *r)
 }
 
 /*
- * RFC 3339 time at the front: nanoseconds since 1970 and its length; 0 = none. A time that 63 bits of nanoseconds cannot
- * hold (from the year 2262 on) is passed over like none: the line's time is that of its arrival.
+ * RFC 3339 time at the front: nanoseconds since 1970 and its length; 0 = none. A time that 63 bits
+ * of nanoseconds cannot hold (from the year 2262 on) is passed over like none: the line's time is
+ * that of its arrival.
  */
 static size_t time_3339(const struct rest *r, uint64_t *ns)
 {
@@ -138,7 +139,9 @@ static size_t time_3164(const struct rest *r, uint64_t now_ns, uint64_t *ns)
 	if (!gmtime_r(&now, &tm))
 		return 0;
 	int year = tm.tm_year;
-	/* the latest such day that is not in the future, but for a sender's clock up to a day ahead */
+	/*
+	 * the latest such day that is not in the future, but for a sender's clock up to a day ahead
+	 */
 	for (int back = -1; back <= 1; back++) {
 		struct tm then = { .tm_year = year - back,
 				   .tm_mon = month,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * syslog.h - a node's log line out of a syslog datagram: RFC 5424, RFC 3164, or no header at all; the text in either of the
- * TezEdge form, the two Octez forms, or anything else. Never fails for UTF-8 text: what is not understood stays whole.
+ * syslog.h - a node's log line out of a syslog datagram: RFC 5424, RFC 3164, or no header at all;
+ * the text in either of the TezEdge form, the two Octez forms, or anything else. Never fails for
+ * UTF-8 text: what is not understood stays whole.
  */
 #ifndef NET_SYSLOG_H
 #define NET_SYSLOG_H
@@ -22,8 +23,9 @@ struct log_line {
 };
 
 /**
- * net_syslog_parse() - @now_ns: wall clock of arrival; gives an RFC 3164 time its year and is the time where there is
- * none. Return: 0, or -EILSEQ where the datagram is not UTF-8 (the caller counts it). Any thread, O(len).
+ * net_syslog_parse() - @now_ns: wall clock of arrival; gives an RFC 3164 time its year and is the
+ * time where there is none. Return: 0, or -EILSEQ where the datagram is not UTF-8 (the caller
+ * counts it). Any thread, O(len).
  */
 int net_syslog_parse(const char *datagram, size_t len, uint64_t now_ns, struct log_line *line);
 

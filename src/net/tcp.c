@@ -229,7 +229,10 @@ static int close_flow(struct net_tcp *tcp, struct flow *flow, uint64_t time_ns, 
 	return rc;
 }
 
-/* Does a segment from the side @from belong to @flow, or to a new connection between the same ports? */
+/*
+ * Does a segment from the side @from belong to @flow, or to a new connection between the same
+ * ports?
+ */
 static int belongs(const struct flow *flow, int from, const struct net_tcp_segment *seg)
 {
 	const struct side *side = &flow->side[from];
@@ -340,7 +343,10 @@ static int take_ack(struct net_tcp *tcp, struct flow *flow, int from,
 		end = peer->fin_at;
 	if (!seg->rst)
 		raise_to(&peer->acked, &peer->has_acked, seg->ack);
-	/* packets of the two directions may be captured in the wrong order: only what is far behind is given up unseen */
+	/*
+	 * packets of the two directions may be captured in the wrong order: only what is far behind
+	 * is given up unseen
+	 */
 	int far = (int32_t)(end - peer->order.next) > 1 << 20;
 	return net_order_settle(&peer->order, end, far, seg->time_ns, &to, err);
 }
@@ -353,8 +359,8 @@ static int is_done(const struct side *side)
 }
 
 /*
- * Too much is held back: those who were silent for longest wait for nothing any more. Half of it goes, so that looking
- * through all flows happens once for many segments.
+ * Too much is held back: those who were silent for longest wait for nothing any more. Half of it
+ * goes, so that looking through all flows happens once for many segments.
  */
 static int give_up_held(struct net_tcp *tcp, struct err *err)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tcp.h - TCP segments, as captured, to two ordered byte streams a connection: by sequence number, out of order,
- * retransmitted, overlapping and wrapped ones included. What was never captured becomes an explicit gap, at the
- * beginning and at the end of a stream, too. What comes again behind a connection's end opens no new one.
+ * tcp.h - TCP segments, as captured, to two ordered byte streams a connection: by sequence number,
+ * out of order, retransmitted, overlapping and wrapped ones included. What was never captured
+ * becomes an explicit gap, at the beginning and at the end of a stream, too. What comes again
+ * behind a connection's end opens no new one.
  *
- * One thread. Memory is bounded: what net/order.h holds back a direction, NET_TCP_HELD_MAX over all of them (then those that
- * were silent for longest give up what they wait for), NET_TCP_FLOWS_MAX open connections (the
- * one that was silent for longest is closed for a new one), NET_TCP_OVER_MAX closed ones that are remembered for a minute.
+ * One thread. Memory is bounded: what net/order.h holds back a direction, NET_TCP_HELD_MAX over all
+ * of them (then those that were silent for longest give up what they wait for), NET_TCP_FLOWS_MAX
+ * open connections (the one that was silent for longest is closed for a new one), NET_TCP_OVER_MAX
+ * closed ones that are remembered for a minute.
  */
 #ifndef NET_TCP_H
 #define NET_TCP_H
@@ -29,12 +31,21 @@ struct net_addr {
 /** net_addr_text() - "1.2.3.4:80" or "[::1]:80"; v4-mapped addresses print as IPv4. */
 void net_addr_text(const struct net_addr *addr, char out[NET_ADDR_TEXT_MAX]);
 
-/** net_addr_parse() - "1.2.3.4", "1.2.3.4:80", "::1", "[::1]", "[::1]:80"; port 0 where none is given. 0 or -EINVAL. */
+/**
+ * net_addr_parse() - "1.2.3.4", "1.2.3.4:80", "::1", "[::1]", "[::1]:80"; port 0 where none is
+ * given. 0 or -EINVAL.
+ */
 int net_addr_parse(const char *text, struct net_addr *out);
 
-/** What comes out. @flow numbers connections from 0 in order of their first segment. Negative errno stops. */
+/**
+ * What comes out. @flow numbers connections from 0 in order of their first segment. Negative errno
+ * stops.
+ */
 struct net_tcp_sink {
-	/** @syn_seen 0: the capture began later; the initiator is then the side with the higher port. */
+	/**
+	 * @syn_seen 0: the capture began later; the initiator is then the side with the higher
+	 * port.
+	 */
 	int (*open)(struct net_tcp_sink *sink, uint64_t flow, uint64_t time_ns,
 		    const struct net_addr *initiator, const struct net_addr *responder,
 		    int syn_seen, struct err *err);
@@ -59,9 +70,15 @@ struct net_tcp_segment {
 struct net_tcp;
 struct net_tcp *net_tcp_new(struct net_tcp_sink *sink, struct err *err);
 int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *segment, struct err *err);
-/** net_tcp_finish() - the capture ended: hand over what is held back (with its gaps) and close everything. */
+/**
+ * net_tcp_finish() - the capture ended: hand over what is held back (with its gaps) and close
+ * everything.
+ */
 int net_tcp_finish(struct net_tcp *tcp, uint64_t time_ns, struct err *err);
-/** net_tcp_fullest() - connections in the fullest place of the table: for tests that choose addresses badly. O(table). */
+/**
+ * net_tcp_fullest() - connections in the fullest place of the table: for tests that choose
+ * addresses badly. O(table).
+ */
 size_t net_tcp_fullest(const struct net_tcp *tcp);
 void net_tcp_free(struct net_tcp *tcp);
 

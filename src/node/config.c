@@ -23,7 +23,7 @@ static int wrong(const struct reading *in, unsigned line, const char *what)
 		       what);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* A key or, where that is absent, its older name. */
 static const char *either(struct toml *table, const char *key, const char *older)
@@ -77,7 +77,7 @@ static int is_address(const char *text)
 	return inet_pton(AF_INET, text, ip) == 1 || inet_pton(AF_INET6, text, ip) == 1;
 }
 
-/* ---- a node ------------------------------------------------------------------------------------------------------ */
+/* ---- a node ---------------------------------------------------------------------------------- */
 
 static int table_of(const struct reading *in, struct toml *node, const char *key,
 		    struct toml **table)
@@ -184,7 +184,7 @@ static int read_node(const struct reading *in, struct toml *node, struct node_co
 	return 0;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 struct taken {
 	const char *word;

@@ -34,8 +34,8 @@ struct node_config {
 
 struct nodes_config {
 	const char *path, *bind, *cors, *token_file;
-	const char *
-		user; /* whom the recorder becomes once it is attached; NULL = the owner of the stores */
+	/* whom the recorder becomes once it is attached; NULL = the owner of the stores */
+	const char *user;
 	int no_auth;
 	const char *hosts[NODES_HOSTS_MAX + 1]; /* NULL-terminated */
 	uint16_t http_v2;
@@ -48,9 +48,15 @@ struct nodes_config {
 /** Told of what is passed over, e.g. an unknown key; @text is one line. */
 typedef void (*nodes_config_warn)(void *ctx, const char *text);
 
-/** nodes_config_usual() - where it is where nobody says: the first of three places that has one that can be read; NULL. */
+/**
+ * nodes_config_usual() - where it is where nobody says: the first of three places that has one that
+ * can be read; NULL.
+ */
 const char *nodes_config_usual(void);
-/** nodes_config_load() - read and check @path; NULL with @err that names the line. Release with nodes_config_free(). */
+/**
+ * nodes_config_load() - read and check @path; NULL with @err that names the line. Release with
+ * nodes_config_free().
+ */
 struct nodes_config *nodes_config_load(const char *path, nodes_config_warn warn, void *ctx,
 				       struct err *err);
 /** nodes_config_parse() - the same from memory. */

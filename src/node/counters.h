@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * counters.h - what the network recorder counts: one table that feeds /v3/status, /metrics and docs/counters.md. A new counter
- * is a row here; a test compares the page.
+ * counters.h - what the network recorder counts: one table that feeds /v3/status, /metrics and
+ * docs/counters.md. A new counter is a row here; a test compares the page.
  */
 #ifndef NODE_COUNTERS_H
 #define NODE_COUNTERS_H
@@ -14,8 +14,9 @@
 #define NODE_TYPES 30 /* message types with a counter: 0 to 28 and unknown */
 
 /*
- * What the recorder of a node counts, in the order of /v3/status: SHAPE(field, section, key, family, is_gauge, unit, help, loss), see
- * struct node_counter. A row here and the line that counts are all that a counter needs.
+ * What the recorder of a node counts, in the order of /v3/status: SHAPE(field, section, key,
+ * family, is_gauge, unit, help, loss), see struct node_counter. A row here and the line that counts
+ * are all that a counter needs.
  */
 #define NODE_COUNTERS(ONE, TWO, NS, BY_TYPE)                                                      \
 	ONE(identities, NULL, "identities", NULL, 1, "identities", "Identities that were loaded", \
@@ -104,8 +105,8 @@ enum node_counter_shape {
 };
 
 struct node_counter {
-	const char *
-		section; /* object of /v3/status that it stands in; NULL: the node's own, or the capture's */
+	/* object of /v3/status that it stands in; NULL: the node's own, or the capture's */
+	const char *section;
 	const char *key;    /* in it; NULL: not shown there */
 	const char *family; /* of Prometheus; NULL: not shown there */
 	int is_gauge;       /* it may fall */
@@ -122,7 +123,10 @@ extern const size_t node_counter_count;
 extern const struct node_counter capture_counters[];
 extern const size_t capture_counter_count;
 
-/** node_counter_at() - the first number of @counter in @counts, a struct node_counts or netcap_stats. */
+/**
+ * node_counter_at() - the first number of @counter in @counts, a struct node_counts or
+ * netcap_stats.
+ */
 static inline const uint64_t *node_counter_at(const struct node_counter *counter,
 					      const void *counts)
 {

@@ -13,7 +13,10 @@ struct node_identities {
 	struct net_keyring keyring;
 };
 
-/** node_identities_load() - all of @paths, at most NODE_JOB_IDENTITIES_MAX. 0 or negative errno; node_identities_fini() in any case. */
+/**
+ * node_identities_load() - all of @paths, at most NODE_JOB_IDENTITIES_MAX. 0 or negative errno;
+ * node_identities_fini() in any case.
+ */
 int node_identities_load(struct node_identities *identities, const char *const *paths, size_t count,
 			 struct err *err);
 void node_identities_fini(struct node_identities *identities);

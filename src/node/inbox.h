@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inbox.h - what came for a connection while it was searching: data, gaps and its end, in order. One thread. */
+/*
+ * inbox.h - what came for a connection while it was searching: data, gaps and its end, in order.
+ * One thread.
+ */
 #ifndef NODE_INBOX_H
 #define NODE_INBOX_H
 

@@ -34,7 +34,7 @@ struct node_conn {
 	char end_reason[64];
 };
 
-/* ---- counting what is decoded ------------------------------------------------------------------------------------- */
+/* ---- counting what is decoded ---------------------------------------------------------------- */
 
 /* Ways back that were found since the last call. */
 static void count_resyncs(struct node *node, struct node_conn *c,
@@ -116,7 +116,7 @@ int node_init(struct node *node, const struct node_config *config, struct store 
 	return node_writer_new(store, config->name, say, ctx, &node->writer, err);
 }
 
-/* ---- identities ------------------------------------------------------------------------------------------------------ */
+/* ---- identities ------------------------------------------------------------------------------ */
 
 static int have_key(const struct node *node, const struct net_identity *identity)
 {
@@ -204,7 +204,7 @@ void node_identities(struct node *node)
 		look_at(node, &node->files[i]);
 }
 
-/* ---- connections -------------------------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static struct node_conn **place(struct node *node, uint64_t conn)
 {
@@ -275,7 +275,7 @@ int node_open(struct node *node, const struct netcap_conn *info, struct err *err
 	return 0;
 }
 
-/* ---- those that search ---------------------------------------------------------------------------------------------- */
+/* ---- those that search ----------------------------------------------------------------------- */
 
 static void enqueue(struct node *node, struct node_conn *c)
 {
@@ -355,7 +355,9 @@ int node_work(struct node *node, struct err *err)
 	return rc < 0 ? rc : node->queue != NULL;
 }
 
-/* Too much waits for it: it gives its search up. It stays in the queue, with nothing to do there. */
+/*
+ * Too much waits for it: it gives its search up. It stays in the queue, with nothing to do there.
+ */
 static int catch_up(struct node *node, struct node_conn *c, struct err *err)
 {
 	node->feeding = c;
@@ -481,7 +483,7 @@ void node_report(struct node *node)
 	}
 }
 
-/* ---- decoding what is stored ---------------------------------------------------------------------------------------------- */
+/* ---- decoding what is stored ----------------------------------------------------------------- */
 
 static int unseal(void *ctx, const struct message_chunk *chunk, struct err *err)
 {
@@ -504,7 +506,10 @@ static int is_live(void *ctx, uint64_t connection)
 	return by_id(ctx, connection) != NULL;
 }
 
-/* The new connection has seen all chunks; it gets what was not cut yet, and then the place of the old one. */
+/*
+ * The new connection has seen all chunks; it gets what was not cut yet, and then the place of the
+ * old one.
+ */
 static int take_over(void *ctx, uint64_t connection, struct net_conn *net, struct err *err)
 {
 	struct node *node = ctx;
@@ -534,7 +539,10 @@ static int sync_store(void *ctx, struct err *err)
 static int begin_job(struct node *node, struct err *err)
 {
 	node_report(node);
-	/* the chunks that are to be read must have been written; a store that fails is asked again a second later */
+	/*
+	 * the chunks that are to be read must have been written; a store that fails is asked again
+	 * a second later
+	 */
 	if (sync_store(node, err) < 0)
 		return 0;
 	struct node_reprocess *job = calloc(1, sizeof(*job));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node.h - one recorded node: its identities, its open connections, its counters. Everything but node_live() and
- * the log counters happens on the recorder's thread.
+ * node.h - one recorded node: its identities, its open connections, its counters. Everything but
+ * node_live() and the log counters happens on the recorder's thread.
  */
 #ifndef NODE_NODE_H
 #define NODE_NODE_H
@@ -57,11 +57,15 @@ struct node {
 
 int node_init(struct node *node, const struct node_config *config, struct store *store,
 	      node_writer_say say, void *ctx, struct err *err);
-/** node_identities() - look whether a file is new or has changed; cheap, once a second and at each new connection. */
+/**
+ * node_identities() - look whether a file is new or has changed; cheap, once a second and at each
+ * new connection.
+ */
 void node_identities(struct node *node);
 /**
- * node_reprocess() - decode some of what is stored sealed, if an identity came: a few milliseconds' worth, for the
- * capture goes on meanwhile. Call it again while it returns 1. @may_begin: else only what is under way goes on.
+ * node_reprocess() - decode some of what is stored sealed, if an identity came: a few milliseconds'
+ * worth, for the capture goes on meanwhile. Call it again while it returns 1. @may_begin: else only
+ * what is under way goes on.
  */
 int node_reprocess(struct node *node, int may_begin);
 /* What the capture says; @conn is the capture's number. */
@@ -73,9 +77,10 @@ int node_gap(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, u
 int node_close(struct node *node, uint64_t conn, uint64_t time_ns, const char *reason,
 	       struct err *err);
 /**
- * node_work() - connections that search for their way back (net/conn.h) take turns: one slice for the next of them. What comes
- * for them meanwhile waits, NODE_INBOX_MAX bytes each and NODE_INBOXES_MAX in all; then the search is given up.
- * Return: 1 = there are more, 0 = none searches, negative errno.
+ * node_work() - connections that search for their way back (net/conn.h) take turns: one slice for
+ * the next of them. What comes for them meanwhile waits, NODE_INBOX_MAX bytes each and
+ * NODE_INBOXES_MAX in all; then the search is given up. Return: 1 = there are more, 0 = none
+ * searches, negative errno.
  */
 int node_work(struct node *node, struct err *err);
 #define NODE_INBOX_MAX (4u << 20)
@@ -87,7 +92,10 @@ void node_report(struct node *node);
 int node_has(const struct node *node, uint64_t conn);
 /** node_live() - counters; any thread. */
 void node_live(struct node *node, struct node_counts *live);
-/** node_fini() - close what is open, store everything, wipe the keys. @err: the store could not be written to its end. */
+/**
+ * node_fini() - close what is open, store everything, wipe the keys. @err: the store could not be
+ * written to its end.
+ */
 int node_fini(struct node *node, struct err *err);
 
 #endif

@@ -20,10 +20,10 @@
 #define TICK_MS 250
 #define REPORT_TICKS 4 /* rows of open connections are brought up to date every second */
 #define COMPACT_MS 120000
-#define SHARE \
-	2 /* of its time the thread spends at most one part on searches, however many connections search */
-#define TURN_NS \
-	8000000u /* of these, between two looks at the capture; it holds more than that in its ring */
+/* of its time the thread spends at most one part on searches, however many connections search */
+#define SHARE 2
+/* of these, between two looks at the capture; it holds more than that in its ring */
+#define TURN_NS 8000000u
 #define FULL_TURN_NS 1000000u /* where the capture has more than one look takes */
 #define SEARCH_MS 2000        /* for so long the searches that are under way at the end go on */
 #define DRAIN_MS 5000         /* what was captured before the end is decoded for so long at most */
@@ -48,7 +48,7 @@ struct nodes {
 	struct node_capture capture;
 };
 
-/* ---- what the capture says, to the node it belongs to -------------------------------------------------------------- */
+/* ---- what the capture says, to the node it belongs to ---------------------------------------- */
 
 static struct node *node_of_port(struct nodes *r, uint16_t port)
 {
@@ -61,7 +61,10 @@ static struct node *node_of_port(struct nodes *r, uint16_t port)
 
 static struct node *node_of_conn(struct nodes *r, uint64_t conn)
 {
-	/* a node whose store could not be opened is NULL: what was captured meanwhile is drained all the same */
+	/*
+	 * a node whose store could not be opened is NULL: what was captured meanwhile is drained
+	 * all the same
+	 */
 	for (size_t i = 0; i < r->config->node_count; i++) {
 		if (r->nodes[i] && node_has(r->nodes[i], conn))
 			return r->nodes[i];
@@ -116,7 +119,7 @@ static int on_process(struct netcap_sink *sink, enum netcap_process what, uint32
 	return node_process(node, what, pid, time_ns);
 }
 
-/* ---- what is asked -------------------------------------------------------------------------------------------------- */
+/* ---- what is asked --------------------------------------------------------------------------- */
 
 int nodes_decode(enum message_type type, unsigned tag, const uint8_t *plain, size_t len,
 		 struct buf *json, char error[128])
@@ -191,7 +194,7 @@ static void publish_capture(struct nodes *r)
 		       "CAP_DAC_READ_SEARCH or BPF");
 }
 
-/* ---- log lines -------------------------------------------------------------------------------------------------------------- */
+/* ---- log lines ------------------------------------------------------------------------------- */
 
 static int on_line(void *ctx, const struct log_line *line)
 {
@@ -272,7 +275,7 @@ static void stop_logs(struct nodes *r)
 		close(r->log_stop);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int open_node(struct nodes *r, size_t i, struct err *err)
 {
@@ -374,7 +377,7 @@ int nodes_captures(const struct nodes *r)
 	return r->cap != NULL;
 }
 
-/* ---- recording ------------------------------------------------------------------------------------------------------------------ */
+/* ---- recording ------------------------------------------------------------------------------- */
 
 static uint64_t now_ms(void)
 {
@@ -465,7 +468,7 @@ void nodes_stop(struct nodes *r)
 	__atomic_store_n(&r->stopping, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- the end -------------------------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* Everything that was captured before the end is decoded and stored. */
 static int finish_capture(struct nodes *r, struct err *err)

@@ -52,7 +52,7 @@ static uint64_t needed(const struct nodes_config *c, const struct netcap *cap)
 	return keep;
 }
 
-/* ---- whom it becomes -------------------------------------------------------------------------------------------------- */
+/* ---- whom it becomes ------------------------------------------------------------------------- */
 
 struct user {
 	uid_t uid;
@@ -70,7 +70,10 @@ static int take_user(struct user *user, const struct passwd *entry)
 	return 0;
 }
 
-/* A folder that this run made belongs to whom the recorder becomes; by its descriptor, for names can be moved. */
+/*
+ * A folder that this run made belongs to whom the recorder becomes; by its descriptor, for names
+ * can be moved.
+ */
 static int give_folder(const char *path, const struct user *user, struct err *err)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -137,7 +140,7 @@ static int become(const struct user *user, struct err *err)
 	return rc < 0 ? err_set(err, rc, "cannot become user %u", (unsigned)user->uid) : 0;
 }
 
-/* ---- what it may ask of the kernel -------------------------------------------------------------------------------------- */
+/* ---- what it may ask of the kernel ----------------------------------------------------------- */
 
 #if defined(__x86_64__)
 #define ARCH AUDIT_ARCH_X86_64
@@ -148,7 +151,10 @@ static int become(const struct user *user, struct err *err)
 #define NEVER(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), REFUSE
 #define REFUSE BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 
-/* A recorder reads, writes its stores and answers. What starts programs, looks into others or changes the machine fails. */
+/*
+ * A recorder reads, writes its stores and answers. What starts programs, looks into others or
+ * changes the machine fails.
+ */
 static void refuse_calls(void)
 {
 	struct sock_filter filter[] = {
@@ -192,7 +198,7 @@ static void refuse_calls(void)
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-/* ---- what it may reach of the file system ------------------------------------------------------------------------------- */
+/* ---- what it may reach of the file system ---------------------------------------------------- */
 
 #define LOOK (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define KEEP                                                                  \
@@ -219,7 +225,10 @@ static int allow(int rules, const char *path, uint64_t access)
 	return rc;
 }
 
-/* The folder that @path lies in, and the one it leads to: a file that is replaced, or comes later, is found there. */
+/*
+ * The folder that @path lies in, and the one it leads to: a file that is replaced, or comes later,
+ * is found there.
+ */
 static int allow_around(int rules, const char *path)
 {
 	char *ways[] = { path ? strdup(path) : NULL, path ? realpath(path, NULL) : NULL };
@@ -237,9 +246,9 @@ static int allow_around(int rules, const char *path)
 }
 
 /*
- * Stores are written, folders of identities and of the token read, and /proc, where what it takes itself stands. By packet
- * sockets it looks into others' descriptors to tell whose a connection is, which the kernel refuses to who is confined so:
- * then nothing is. Kernels without it say so.
+ * Stores are written, folders of identities and of the token read, and /proc, where what it takes
+ * itself stands. By packet sockets it looks into others' descriptors to tell whose a connection is,
+ * which the kernel refuses to who is confined so: then nothing is. Kernels without it say so.
  */
 static int refuse_paths(const struct nodes_config *c, const struct netcap *cap)
 {

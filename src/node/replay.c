@@ -35,7 +35,7 @@ struct node_replay {
 	int local_seen; /* a connection has the address of --local */
 };
 
-/* ---- what was decoded ---------------------------------------------------------------------------------------- */
+/* ---- what was decoded ------------------------------------------------------------------------ */
 
 static struct node_replay *of_messages(struct message_sink *sink)
 {
@@ -88,7 +88,7 @@ static int on_message(struct message_sink *sink, const struct message *message, 
 	return rc < 0 ? rc : replay->opt.sink->message(replay->opt.sink, message, err);
 }
 
-/* ---- what the capture says ------------------------------------------------------------------------------------ */
+/* ---- what the capture says ------------------------------------------------------------------- */
 
 /* 1 if "ip:port" @text is the address that the user named, with or without a port. */
 static int is_local(const struct node_replay *replay, const char *text)
@@ -177,7 +177,7 @@ static int on_close(struct capture_sink *sink, uint64_t conn, uint64_t time_ns, 
 	return net_conn_close(net, time_ns, reason, err);
 }
 
-/* ---- its life ---------------------------------------------------------------------------------------------------- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 static int start_store(struct node_replay *replay, struct err *err)
 {

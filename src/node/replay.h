@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.h - a capture decoded without a kernel, and kept in a store where one is named. In order of use: node_replay_new() reads the
- * identities and opens the store, node_replay_run() reads the capture to its end, node_replay_free(). One thread.
+ * replay.h - a capture decoded without a kernel, and kept in a store where one is named. In order
+ * of use: node_replay_new() reads the identities and opens the store, node_replay_run() reads the
+ * capture to its end, node_replay_free(). One thread.
  */
 #ifndef NODE_REPLAY_H
 #define NODE_REPLAY_H
@@ -28,9 +29,15 @@ struct node_replay_opt {
 	struct message_sink *sink; /* receives all that is decoded, behind the store */
 };
 
-/** node_replay_new() - NULL with @err: an identity that cannot be read, a store that cannot be opened. */
+/**
+ * node_replay_new() - NULL with @err: an identity that cannot be read, a store that cannot be
+ * opened.
+ */
 struct node_replay *node_replay_new(const struct node_replay_opt *opt, struct err *err);
-/** node_replay_run() - returns when all is in the store; a store that fails ends it: the input is there still. 0 or negative errno. */
+/**
+ * node_replay_run() - returns when all is in the store; a store that fails ends it: the input is
+ * there still. 0 or negative errno.
+ */
 int node_replay_run(struct node_replay *replay, struct capture_stats *stats, struct err *err);
 /** node_replay_local_seen() - 1: a connection had the address of opt->local. */
 int node_replay_local_seen(const struct node_replay *replay);

@@ -91,7 +91,7 @@ static int note_row(void *ctx, const struct message_connection *row)
 	return 0;
 }
 
-/* ---- is there anything that a key of the ring opens ---------------------------------------------------------------- */
+/* ---- is there anything that a key of the ring opens ------------------------------------------ */
 
 struct probe {
 	struct buf hello[2];
@@ -143,8 +143,8 @@ static void make_key(struct probe *probe, const struct net_keyring *keyring,
 }
 
 /*
- * 1 where a sealed chunk of the connection can be opened. With a key that the recorder had at once what is sealed is damaged,
- * and what was fed again would give the same messages a second time.
+ * 1 where a sealed chunk of the connection can be opened. With a key that the recorder had at once
+ * what is sealed is damaged, and what was fed again would give the same messages a second time.
  */
 static int can_open(struct node_reprocess *job, struct store_reader *reader,
 		    const struct sealed *row, struct err *err)
@@ -164,7 +164,7 @@ static int can_open(struct node_reprocess *job, struct store_reader *reader,
 	return rc == -ENOMEM ? err_set(err, rc, "cannot allocate a chunk") : rc;
 }
 
-/* ---- what comes out ------------------------------------------------------------------------------------------------ */
+/* ---- what comes out -------------------------------------------------------------------------- */
 
 static int on_connection(struct message_sink *sink, const struct message_connection *row,
 			 struct err *err)
@@ -201,7 +201,7 @@ static int on_message(struct message_sink *sink, const struct message *message, 
 	return w->job->sink->message(w->job->sink, message, err);
 }
 
-/* ---- feeding ------------------------------------------------------------------------------------------------------- */
+/* ---- feeding --------------------------------------------------------------------------------- */
 
 static int keep_row(void *ctx, const struct store_chunk_row *chunk)
 {
@@ -227,7 +227,10 @@ static int refill(struct node_reprocess_work *w, enum message_sender sender, str
 	return rc == -ENOMEM ? err_set(err, rc, "cannot allocate a chunk") : rc < 0 ? rc : 0;
 }
 
-/* The side whose next chunk came first: messages get their numbers in order of time. Both connection chunks come first. */
+/*
+ * The side whose next chunk came first: messages get their numbers in order of time. Both
+ * connection chunks come first.
+ */
 static struct side *earlier(struct node_reprocess_work *w)
 {
 	struct side *a = &w->side[0], *b = &w->side[1];
@@ -244,7 +247,10 @@ static int feed(struct node_reprocess_work *w, struct side *side, struct err *er
 	const struct row *row = &side->rows[side->next++];
 	enum message_sender sender = (enum message_sender)(side - w->side);
 	int from_initiator = sender == w->row.initiator, rc = 0;
-	/* uncut pieces lie behind the place where bytes are missing, if any are; then the search tells where it goes on */
+	/*
+	 * uncut pieces lie behind the place where bytes are missing, if any are; then the search
+	 * tells where it goes on
+	 */
 	int missing = row->counter != MESSAGE_NO_COUNTER
 			      ? row->counter > side->next_counter
 			      : !side->gap_told && w->row.gaps[0] + w->row.gaps[1];
@@ -308,7 +314,10 @@ static int begin(struct node_reprocess *job, struct store_reader *reader, const 
 	for (int sender = 0; rc >= 0 && !w->begun_before && sender < 2; sender++)
 		rc = w->begun_before = store_has_opened(
 			reader, row->id, (enum message_sender)sender, 1, UINT64_MAX, err);
-	/* numbers of earlier runs lie below the first of this one: the difference wraps, and wraps back in the store */
+	/*
+	 * numbers of earlier runs lie below the first of this one: the difference wraps, and wraps
+	 * back in the store
+	 */
 	struct net_conn_opt opt = { .id = row->id - job->first_connection,
 				    .started_ns = row->started_ns,
 				    .role = row->initiator == MESSAGE_LOCAL ? NET_ROLE_INITIATOR

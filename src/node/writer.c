@@ -42,7 +42,7 @@ struct node_writer {
 	char trouble[256];
 };
 
-/* ---- into the queue ----------------------------------------------------------------------------------------------- */
+/* ---- into the queue -------------------------------------------------------------------------- */
 
 /* Waits for room as long as the store takes rows; what finds none is counted. */
 static int put(struct node_writer *w, const struct iovec *parts, size_t count)
@@ -132,7 +132,7 @@ int node_writer_log(struct node_writer *w, const struct log_line *line)
 	return queue_put(w->logs, parts, ARRAY_LEN(parts), 0);
 }
 
-/* ---- out of it -------------------------------------------------------------------------------------------------------- */
+/* ---- out of it ------------------------------------------------------------------------------- */
 
 /* The string at @at, advanced behind its NUL; NULL where the record has none. */
 static const char *take_text(const char **at, const char *there)
@@ -352,7 +352,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void release(struct node_writer *w)
 {

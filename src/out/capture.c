@@ -14,7 +14,10 @@ struct out_capture {
 	FILE *to;
 	uint64_t message_ids;
 	struct jsonw json;
-	/* rows of closed connections, written as text at once: the list is printed behind the messages */
+	/*
+	 * rows of closed connections, written as text at once: the list is printed behind the
+	 * messages
+	 */
 	FILE *rows;
 	char *rows_text;
 	size_t rows_len;

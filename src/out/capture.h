@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture.h - what a capture of network traffic holds, decoded: every message as it comes, and a summary of the connections behind
- * them. In order of use: out_capture_new(), its sink for who decodes, out_capture_finish(), out_capture_free(). One thread.
+ * capture.h - what a capture of network traffic holds, decoded: every message as it comes, and a
+ * summary of the connections behind them. In order of use: out_capture_new(), its sink for who
+ * decodes, out_capture_finish(), out_capture_free(). One thread.
  */
 #ifndef OUT_CAPTURE_H
 #define OUT_CAPTURE_H

@@ -55,7 +55,7 @@ static const char *word_of(const struct compare_row *row)
 	return !row->was ? "new" : !row->is ? "gone" : grown ? "grown" : "shrunk";
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void put_totals(struct page *page, const struct prof *base, const struct prof *prof,
 		       int moment)
@@ -91,7 +91,9 @@ static void put_totals(struct page *page, const struct prof *base, const struct 
 	}
 }
 
-/* "<- f <- g <- main": the callers of frames[who], start-up code and the standard library left out. */
+/*
+ * "<- f <- g <- main": the callers of frames[who], start-up code and the standard library left out.
+ */
 static void put_callers(struct page *page, const struct view_frame *frames, size_t count,
 			size_t who, size_t indent)
 {
@@ -130,7 +132,10 @@ static void put_callers(struct page *page, const struct view_frame *frames, size
 		buf_putc(page->to, '\n');
 }
 
-/* The change of what was asked for here, then of all that passes here; before and after are of the latter. */
+/*
+ * The change of what was asked for here, then of all that passes here; before and after are of the
+ * latter.
+ */
 static size_t put_figures(struct page *page, const struct comparison *c,
 			  const struct compare_row *row)
 {
@@ -272,7 +277,7 @@ int out_compare_text(FILE *to, const struct prof *base, const struct prof *prof,
 	return written(to, err);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void put_side(struct jsonw *json, const char *key, const char *name, const struct prof *prof)
 {
@@ -373,7 +378,7 @@ int out_compare_json(FILE *to, const struct prof *base, const struct prof *prof,
 	return written(to, err);
 }
 
-/* ---- folded -------------------------------------------------------------------------------------------------------- */
+/* ---- folded ---------------------------------------------------------------------------------- */
 
 int out_compare_folded(FILE *to, const struct comparison *comparison, struct err *err)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* csv.c - one line a row, RFC 4180; the frames of a stack in one field, innermost first, separated by ';' (':' in names). */
+/*
+ * csv.c - one line a row, RFC 4180; the frames of a stack in one field, innermost first, separated
+ * by ';' (':' in names).
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dhat.c - what Valgrind's dh_view.html loads: JSON, file version 2, with lifetimes ("bklt"), without accesses.
- * A program point is a stack. Times are microseconds. Every frame's text begins with its address, and a stack is a list
- * of frame numbers, so that no two program points are equal (the viewer refuses that).
+ * dhat.c - what Valgrind's dh_view.html loads: JSON, file version 2, with lifetimes ("bklt"),
+ * without accesses. A program point is a stack. Times are microseconds. Every frame's text begins
+ * with its address, and a stack is a list of frame numbers, so that no two program points are equal
+ * (the viewer refuses that).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +22,10 @@ struct point {
 	uint64_t live_bytes, live_blocks;
 	uint64_t max_bytes, max_blocks;   /* at the point's own peak of bytes */
 	uint64_t peak_bytes, peak_blocks; /* at the peak of the whole */
-	/* of the freed ones; the births of the live ones: theirs are (blocks * end - sum). A few that live for ages exceed 64 bits */
+	/*
+	 * of the freed ones; the births of the live ones: theirs are (blocks * end - sum). A few
+	 * that live for ages exceed 64 bits
+	 */
 	unsigned __int128 lifetimes_us, live_born_sum_us;
 };
 
@@ -33,8 +37,8 @@ struct dhat_out {
 	uint64_t events, live_bytes;
 	struct prof_totals totals;
 	int begun;
-	uint32_t *
-		frame_text; /* by frame row: number of its innermost function's text, 0 = not listed */
+	/* by frame row: number of its innermost function's text, 0 = not listed */
+	uint32_t *frame_text;
 	uint32_t stop_text[STACK_STOP_MAX];
 };
 
@@ -53,8 +57,9 @@ static int point_room(struct dhat_out *out, uint32_t row)
 }
 
 /*
- * Blocks that the recording knows by their sums: how long they lived is known to a power of ten, whose geometric middle they
- * get. The largest one lived at some moment, which is all that is known of the point's own peak.
+ * Blocks that the recording knows by their sums: how long they lived is known to a power of ten,
+ * whose geometric middle they get. The largest one lived at some moment, which is all that is known
+ * of the point's own peak.
  */
 static int put_culled(struct dhat_out *out, const struct event *event, struct err *err)
 {
@@ -144,7 +149,10 @@ static int dhat_put(struct sink *sink, const struct event *events, size_t count,
 	return rc;
 }
 
-/* Number the texts of all frames of stacks that had blocks, by frame row; inlined functions have several in a row. */
+/*
+ * Number the texts of all frames of stacks that had blocks, by frame row; inlined functions have
+ * several in a row.
+ */
 static int number_frames(struct dhat_out *out)
 {
 	const struct prof *names = out->stream.names;
@@ -259,8 +267,8 @@ static void write_point(struct dhat_out *out, struct jsonw *json, uint32_t row, 
 }
 
 /*
- * What short-lived blocks held at the peak stands in no event, but their stacks' peaks know it; not where stacks are sampled:
- * those are estimates, which do not go with what was recorded.
+ * What short-lived blocks held at the peak stands in no event, but their stacks' peaks know it; not
+ * where stacks are sampled: those are estimates, which do not go with what was recorded.
  */
 static void add_culled_peaks(struct dhat_out *out)
 {

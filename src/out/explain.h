@@ -10,19 +10,26 @@
 #include "view/explain.h"
 
 /**
- * out_explain_json() - one object, a line: the lines add up with unexplained_bytes to rss_bytes. At most @most stacks a line, the
- * costliest (0: all); the others are counted and summed up.
+ * out_explain_json() - one object, a line: the lines add up with unexplained_bytes to rss_bytes. At
+ * most @most stacks a line, the costliest (0: all); the others are counted and summed up.
  */
 int out_explain_json(FILE *to, const struct explain *explain, size_t most, struct err *err);
 struct jsonw;
-/** out_explain_members() - the members of that object but `version` and `lost`, into an object that is open. */
+/**
+ * out_explain_members() - the members of that object but `version` and `lost`, into an object that
+ * is open.
+ */
 void out_explain_members(struct jsonw *json, const struct explain *explain, size_t most);
-/** out_explain_text() - for people, opt->width columns (0: 100); opt->limit groups under a line (0: 5). */
+/**
+ * out_explain_text() - for people, opt->width columns (0: 100); opt->limit groups under a line (0:
+ * 5).
+ */
 int out_explain_text(FILE *to, const struct explain *explain, const struct out_opt *opt,
 		     struct err *err);
 /**
- * out_explain_map() - a row an arena or mapping, a cell per equal share of it: blank not resident, '.' free, '1' to '9' tens of per
- * cent full; with opt->colour a colour for each of the six who hold most.
+ * out_explain_map() - a row an arena or mapping, a cell per equal share of it: blank not resident,
+ * '.' free, '1' to '9' tens of per cent full; with opt->colour a colour for each of the six who
+ * hold most.
  */
 int out_explain_map(FILE *to, const struct explain *explain, const struct out_opt *opt,
 		    struct err *err);
@@ -30,8 +37,8 @@ int out_explain_map(FILE *to, const struct explain *explain, const struct out_op
 int out_explain_brief(FILE *to, const struct explain *explain, const struct out_opt *opt,
 		      struct err *err);
 /**
- * out_explain_diff_text(), out_explain_diff_json() - what changed from @before to @after, by class and label, and by group of what
- * lives and of holes.
+ * out_explain_diff_text(), out_explain_diff_json() - what changed from @before to @after, by class
+ * and label, and by group of what lives and of holes.
  */
 int out_explain_diff_text(FILE *to, const struct explain *before, const struct explain *after,
 			  const struct out_opt *opt, struct err *err);

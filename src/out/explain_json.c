@@ -100,7 +100,10 @@ static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class,
 	free(ranked);
 }
 
-/* Who touched the anonymous memory of this name first: of a line that is no other stack's, all there is to say. */
+/*
+ * Who touched the anonymous memory of this name first: of a line that is no other stack's, all
+ * there is to say.
+ */
 static void put_touched(struct jsonw *j, const struct explain *e, const char *key,
 			const char *label, size_t most)
 {
@@ -148,7 +151,10 @@ static void put_lines(struct jsonw *j, const struct explain *e, size_t most)
 			  line->bytes - (line->shared_bytes < line->bytes ? line->shared_bytes
 									  : line->bytes));
 		jsonw_u64(j, "shared_bytes", line->shared_bytes);
-		/* groups belong to a class; they stand at its first line that is not somebody else's */
+		/*
+		 * groups belong to a class; they stand at its first line that is not somebody
+		 * else's
+		 */
 		int theirs =
 			(line->class == SHEET_LIVE && strcmp(line->label, "not recorded") != 0) ||
 			line->class == SHEET_WASTE || line->class == SHEET_HOLES ||

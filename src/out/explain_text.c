@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain_text.c - the sheet for people: the verdict, the lines, who holds what, what would help. */
+/*
+ * explain_text.c - the sheet for people: the verdict, the lines, who holds what, what would help.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +52,7 @@ static const char *shown(struct buf *to, const char *name, int ascii, size_t col
 	return text;
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------------ */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static void name_groups(struct page *p, unsigned class, size_t most, struct buf *to)
 {
@@ -74,7 +76,7 @@ static void name_groups(struct page *p, unsigned class, size_t most, struct buf 
 	free(ranked);
 }
 
-/* ---- lines --------------------------------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static int is_small(const struct page *p, uint64_t bytes)
 {
@@ -187,7 +189,10 @@ static void put_live(struct page *p)
 	line_or_fold(p, other, buf_cstr(&text), "not recorded");
 }
 
-/* What could go at once, and what blocks are longer than was asked for: on one line where that is little. */
+/*
+ * What could go at once, and what blocks are longer than was asked for: on one line where that is
+ * little.
+ */
 static void put_free(struct page *p)
 {
 	const struct sheet *sheet = p->e->sheet;
@@ -377,7 +382,7 @@ static void put_others(struct page *p)
 		     "pages of files: program, libraries, mapped files", "files");
 }
 
-/* ---- the whole page ------------------------------------------------------------------------------------------------------ */
+/* ---- the whole page -------------------------------------------------------------------------- */
 
 static double explained(const struct explain *e)
 {

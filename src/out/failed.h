@@ -8,8 +8,9 @@
 #include "base/err.h"
 
 /**
- * out_failed() - 0, or why what was written to @to did not arrive: -EPIPE nobody reads it any more, -ENOSPC a full disk ... @what:
- * "cannot write JSON". What an earlier write failed of is asked again, since errno has gone by.
+ * out_failed() - 0, or why what was written to @to did not arrive: -EPIPE nobody reads it any more,
+ * -ENOSPC a full disk ... @what: "cannot write JSON". What an earlier write failed of is asked
+ * again, since errno has gone by.
  */
 static inline int out_failed(FILE *to, const char *what, struct err *err)
 {

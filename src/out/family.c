@@ -49,7 +49,7 @@ static void add_up(const struct family *family, struct sums *s)
 	}
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void put_command(struct buf *to, const struct family_member *m, int ascii)
 {
@@ -229,7 +229,7 @@ int out_family_text(FILE *to, const struct family *family, const struct out_opt 
 	return 0;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void put_cmdline(struct jsonw *json, const struct family_member *m)
 {

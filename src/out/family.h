@@ -7,8 +7,8 @@
 #include "out/out.h"
 
 /**
- * out_family_text() - one line a process below who started it; @opt: width, colour, ascii. @opt->limit: that many of those with the
- * largest peaks, and who leads to them; 0: all.
+ * out_family_text() - one line a process below who started it; @opt: width, colour, ascii.
+ * @opt->limit: that many of those with the largest peaks, and who leads to them; 0: all.
  */
 int out_family_text(FILE *to, const struct family *family, const struct out_opt *opt,
 		    struct err *err);

@@ -8,8 +8,8 @@
 #include "out/out.h"
 
 /**
- * terminal_fit() - fill in @opt's width (the terminal's, else $COLUMNS, else the format's default), colour (a terminal
- * that is not "dumb", and no $NO_COLOR) and ascii (a locale other than UTF-8).
+ * terminal_fit() - fill in @opt's width (the terminal's, else $COLUMNS, else the format's default),
+ * colour (a terminal that is not "dumb", and no $NO_COLOR) and ascii (a locale other than UTF-8).
  */
 void terminal_fit(FILE *to, struct out_opt *opt);
 /** terminal_rows() - lines of the terminal @to; 24 where it does not say. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flamegraph.c - one SVG file that shows a call tree without help (in any viewer), and with its script, which stands
- * inside, can be zoomed, searched and flipped in a browser. Nothing is loaded from elsewhere. Names come from foreign
- * programs and are written as escaped text only.
+ * flamegraph.c - one SVG file that shows a call tree without help (in any viewer), and with its
+ * script, which stands inside, can be zoomed, searched and flipped in a browser. Nothing is loaded
+ * from elsewhere. Names come from foreign programs and are written as escaped text only.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,7 +46,10 @@ struct flame {
 	struct buf name, label;
 };
 
-/* XML text: markup escaped, what XML 1.0 forbids (controls, U+FFFE, U+FFFF) and what is no UTF-8 as U+FFFD. */
+/*
+ * XML text: markup escaped, what XML 1.0 forbids (controls, U+FFFE, U+FFFF) and what is no UTF-8 as
+ * U+FFFD.
+ */
 static void put_text(struct buf *to, const char *text)
 {
 	for (size_t len = strlen(text), step; len; text += step, len -= step) {
@@ -123,7 +126,10 @@ static void name_of(struct flame *f, uint32_t node)
 		buf_printf(&f->name, "0x%" PRIx64, frame->offset);
 }
 
-/* What is written into the box: the name without what nobody reads there; the whole stands in the title. */
+/*
+ * What is written into the box: the name without what nobody reads there; the whole stands in the
+ * title.
+ */
 static void label_of(struct flame *f, uint32_t node)
 {
 	const char *function = view_node_frame(f->tree, node)->function;
@@ -134,7 +140,10 @@ static void label_of(struct flame *f, uint32_t node)
 		buf_puts(&f->label, buf_cstr(&f->name));
 }
 
-/* Warm for named functions, a hue for each module; grey where nothing is known. Always the same for the same name. */
+/*
+ * Warm for named functions, a hue for each module; grey where nothing is known. Always the same for
+ * the same name.
+ */
 static void put_colour(struct buf *to, const struct view_frame *frame, uint32_t node)
 {
 	if (!node || !frame->function) {
@@ -230,8 +239,9 @@ static int descending(const void *a, const void *b)
 }
 
 /**
- * widest() - so many frames are drawn at most: those wider than @least, and @ties that are just as wide. Only rows that are
- * drawn compete; else a deep recursion, whose frames are all of one width, would leave no room for its own beginning.
+ * widest() - so many frames are drawn at most: those wider than @least, and @ties that are just as
+ * wide. Only rows that are drawn compete; else a deep recursion, whose frames are all of one width,
+ * would leave no room for its own beginning.
  */
 static int widest(const struct flame *f, uint64_t *least, uint32_t *ties)
 {
@@ -258,8 +268,9 @@ static int widest(const struct flame *f, uint64_t *least, uint32_t *ties)
 }
 
 /*
- * Whether @node stands above main. A stripped program's _start has no name, but what is next to it has. @outer: what is next to it
- * towards the root is the root or folded; @deep: it is not the root.
+ * Whether @node stands above main. A stripped program's _start has no name, but what is next to it
+ * has. @outer: what is next to it towards the root is the root or folded; @deep: it is not the
+ * root.
  */
 static int is_start(const struct view_tree *tree, uint32_t node, int outer, int deep)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* folded.c - one line a stack, "outermost;...;innermost COST": the input of flamegraph.pl and its many relatives. */
+/*
+ * folded.c - one line a stack, "outermost;...;innermost COST": the input of flamegraph.pl and its
+ * many relatives.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +25,10 @@ static int by_cost(const void *a, const void *b)
 	return x->node < y->node ? -1 : 1;
 }
 
-/* ';' and the space before the number are the format's: inside names they would cut them up ("operator new" may stay). */
+/*
+ * ';' and the space before the number are the format's: inside names they would cut them up
+ * ("operator new" may stay).
+ */
 static void put_clean(struct buf *line, const char *text)
 {
 	for (; *text; text++)

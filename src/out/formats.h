@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.h - the formats that a recording is exported to, by name: for `export` and for the server. */
+/*
+ * formats.h - the formats that a recording is exported to, by name: for `export` and for the
+ * server.
+ */
 #ifndef OUT_FORMATS_H
 #define OUT_FORMATS_H
 
@@ -9,7 +12,10 @@
 
 enum out_word { OUT_WORD_BY = 1, OUT_WORD_COST = 2, OUT_WORD_LIMIT = 4, OUT_WORD_INVERTED = 8 };
 
-/** struct out_format - @reading writes a finished reading; @stream takes every event. One of them is set. */
+/**
+ * struct out_format - @reading writes a finished reading; @stream takes every event. One of them is
+ * set.
+ */
 struct out_format {
 	const char *name;
 	const char *ending, *type; /* of a file: "svg", "image/svg+xml" */
@@ -26,8 +32,9 @@ struct out_format {
 #define OUT_TYPE_TEXT "text/plain; charset=utf-8"
 
 /*
- * The formats: a row makes the name known to `export`, its help and the server, and declares the function that writes it: out_NAME() of a
- * reading, out_NAME_new() of a stream. X(NAME, ending, type, binary, tells_losses, has_sums, words).
+ * The formats: a row makes the name known to `export`, its help and the server, and declares the
+ * function that writes it: out_NAME() of a reading, out_NAME_new() of a stream. X(NAME, ending,
+ * type, binary, tells_losses, has_sums, words).
  */
 #define OUT_FORMATS(READING, STREAM)                                                            \
 	READING(folded, "folded", OUT_TYPE_TEXT, 0, 0, 1, OUT_WORDS_CALLS)                      \
@@ -53,21 +60,29 @@ struct out_format {
 	struct out_stream *out_##name##_new(FILE *to, const struct prof *names, struct err *err);
 OUT_FORMATS(OUT_DECLARE_READING, OUT_DECLARE_STREAM)
 
-/** out_format_replay - the older tracer's, for its REST alone: into a file that can be sought in. */
+/**
+ * out_format_replay - the older tracer's, for its REST alone: into a file that can be sought in.
+ */
 extern const struct out_format out_format_replay;
 /** out_format_find() - NULL where there is no such format. */
 const struct out_format *out_format_find(const char *name);
-/** out_format_stream() - what @query selects of @recording, event by event; @names: of the same. 0 or negative errno. */
+/**
+ * out_format_stream() - what @query selects of @recording, event by event; @names: of the same. 0
+ * or negative errno.
+ */
 int out_format_stream(const struct out_format *format, FILE *to, struct recording *recording,
 		      const struct query *query, const struct prof *names, struct err *err);
 /**
- * out_format_nothing() - 1: it will show nothing of the recording @path, and @text says why. That is no failure, but an empty file that
- * nobody explains looks like one.
+ * out_format_nothing() - 1: it will show nothing of the recording @path, and @text says why. That
+ * is no failure, but an empty file that nobody explains looks like one.
  */
 int out_format_nothing(const struct out_format *format, const struct prof *prof,
 		       const struct query *query, const char *path, enum view_cost cost, char *text,
 		       size_t size);
-/** out_format_follows() - 0; -EINVAL where one of these words (enum out_word) is nothing that @format can follow. */
+/**
+ * out_format_follows() - 0; -EINVAL where one of these words (enum out_word) is nothing that
+ * @format can follow.
+ */
 int out_format_follows(const struct out_format *format, unsigned words, struct err *err);
 
 #endif

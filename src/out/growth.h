@@ -27,7 +27,10 @@ struct out_growth_opt {
 	int by_rss; /* the largest first; else what grew most */
 	int ascii;
 };
-/** out_growth_text() - a line for the process, and one for each class and label; with trend and rate. 0, -ENOMEM. */
+/**
+ * out_growth_text() - a line for the process, and one for each class and label; with trend and
+ * rate. 0, -ENOMEM.
+ */
 int out_growth_text(FILE *to, const struct history *history, const struct out_growth_opt *opt,
 		    struct err *err);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heaptrack.c - the interpreted heaptrack format, version 3 (text, a letter and hexadecimal fields a line).
+ * heaptrack.c - the interpreted heaptrack format, version 3 (text, a letter and hexadecimal fields
+ * a line).
  *
- * The format names a block by its allocation class, a (size, trace) pair, and its reader takes a free for temporary when
- * the last line of a block was an allocation of the same class. Two blocks of one class would then be mixed up, so each
- * class can have a twin of equal size and trace: a free that is not temporary but would look so is written as the
- * twin's. Class 0 is never used: heaptrack_print also means "none" by it and would find temporaries that are not.
+ * The format names a block by its allocation class, a (size, trace) pair, and its reader takes a
+ * free for temporary when the last line of a block was an allocation of the same class. Two blocks
+ * of one class would then be mixed up, so each class can have a twin of equal size and trace: a
+ * free that is not temporary but would look so is written as the twin's. Class 0 is never used:
+ * heaptrack_print also means "none" by it and would find temporaries that are not.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +18,10 @@
 #include "out/out.h"
 #include "out/stream.h"
 
-/* Memory of the class table must not grow with the number of events: beyond this it starts anew, and numbers repeat. */
+/*
+ * Memory of the class table must not grow with the number of events: beyond this it starts anew,
+ * and numbers repeat.
+ */
 #define CLASSES_MAX (4u << 20)
 #define PAGE_BYTES 4096 /* R counts in pages of the size that I names */
 #define WRITER 0x10400  /* addresses are return address - 1 since this one */
@@ -33,7 +38,10 @@ struct text_row {
 	uint32_t number;
 };
 
-/* A free that waits for the rest of its run: for 100 ms at most, so that curves over time stay what they are. */
+/*
+ * A free that waits for the rest of its run: for 100 ms at most, so that curves over time stay what
+ * they are.
+ */
 struct pending {
 	uint64_t bytes;
 	struct stack_id stack;
@@ -56,8 +64,8 @@ struct heaptrack_out {
 	uint32_t strings_written, frames_written, stacks_written, classes_written;
 	uint32_t stop_frame[STACK_STOP_MAX];
 	uint64_t culled, culled_bytes;
-	uint32_t
-		last_class; /* of the preceding line of a block, if that was an allocation; else NONE */
+	/* of the preceding line of a block, if that was an allocation; else NONE */
+	uint32_t last_class;
 	uint64_t time_ms, peak_rss_bytes, rss_bytes;
 	int begun;
 	uint32_t pending_count;
@@ -303,8 +311,9 @@ static int put_free(struct heaptrack_out *out, const struct pending *free)
 }
 
 /*
- * Frees without an allocation among them may stand in any order: nothing but the temporary count depends on it. The one
- * that is temporary comes first, so that it follows its allocation as heaptrack_print wants it.
+ * Frees without an allocation among them may stand in any order: nothing but the temporary count
+ * depends on it. The one that is temporary comes first, so that it follows its allocation as
+ * heaptrack_print wants it.
  */
 static int put_pending(struct heaptrack_out *out)
 {
@@ -336,7 +345,10 @@ static int put_alloc(struct heaptrack_out *out, const struct event *event)
 	return 0;
 }
 
-/* Move on to an event that is no allocation: frees may wait a little longer, and the clock with them. */
+/*
+ * Move on to an event that is no allocation: frees may wait a little longer, and the clock with
+ * them.
+ */
 static int move_on(struct heaptrack_out *out, uint64_t time_ns)
 {
 	int rc = 0;

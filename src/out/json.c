@@ -11,7 +11,10 @@
 #include "out/pages.h"
 #include "proc/proc.h"
 
-/* A stack of the walk's longest, every frame with a few inlined ones; what is longer is cut and says so. */
+/*
+ * A stack of the walk's longest, every frame with a few inlined ones; what is longer is cut and
+ * says so.
+ */
 #define FRAMES_MAX 65536u
 
 struct json_rows {

@@ -2,7 +2,8 @@
 /*
  * json_put.h - what the report as JSON and the server's answers say in the same words.
  *
- * Each writes into an object that is open and takes nothing; errors stay in the writer until its end.
+ * Each writes into an object that is open and takes nothing; errors stay in the writer until its
+ * end.
  */
 #ifndef BYTELEDGER_OUT_JSON_PUT_H
 #define BYTELEDGER_OUT_JSON_PUT_H

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jsonl.c - one JSON object a line for each event, and for each stack before the first event that has it:
+ * jsonl.c - one JSON object a line for each event, and for each stack before the first event that
+ * has it:
  *   {"event":"process","pid":1,"exe":"..","cmdline":[..],..}                    first
  *   {"event":"thread","tid":2,"name":".."}                  next, those that have a name
  *   {"event":"stack","stack":7,"parent":3,"frames":[{function,module,offset,file,line,inlined}]}
- *       one step of a stack: its innermost call (several frames where functions were inlined), "parent" is the caller's
- *       stack, 0 the outermost; a partial stack begins with {"event":"stack","stack":2,"parent":0,"incomplete":"gap"}
+ *       one step of a stack: its innermost call (several frames where functions were inlined),
+ *       "parent" is the caller's
+ *       stack, 0 the outermost; a partial stack begins with
+ *       {"event":"stack","stack":2,"parent":0,"incomplete":"gap"}
  *   {"event":"alloc","time_ns":..,"tid":..,"address":"0x..","bytes":..,"stack":7}  ...
  *   {"event":"end","runtime_ns":..,"complete":true,..}                          last
  * An address that the recording does not know (imports) is null.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * massif.c - snapshots as Valgrind's massif writes them: a hundred over the recording's length, every tenth with the tree
- * of stacks, and one, with its tree, at the very event of the peak. The tree grows from the allocating function outwards;
- * what is below 1 % of the snapshot is summed up, as massif does.
+ * massif.c - snapshots as Valgrind's massif writes them: a hundred over the recording's length,
+ * every tenth with the tree of stacks, and one, with its tree, at the very event of the peak. The
+ * tree grows from the allocating function outwards; what is below 1 % of the snapshot is summed up,
+ * as massif does.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,7 +54,10 @@ static void set_key(const struct massif_out *out, struct walker *walker)
 	walker->key = walker->stack ? frame << 16 | (walker->symbol & 0xffff) : 0;
 }
 
-/* A line end in a name would be a line of the format, and ms_print hands the rest on to the terminal. */
+/*
+ * A line end in a name would be a line of the format, and ms_print hands the rest on to the
+ * terminal.
+ */
 static void put_escaped(FILE *to, const char *name)
 {
 	CLEANUP(buf_fini) struct buf text = { 0 };
@@ -113,7 +117,9 @@ static void write_label(const struct massif_out *out, const struct walker *walke
 	putc(')', to);
 }
 
-/* The children of a node, largest first: walkers grouped by their next frame. NULL without memory. */
+/*
+ * The children of a node, largest first: walkers grouped by their next frame. NULL without memory.
+ */
 static struct group *group_walkers(struct massif_out *out, size_t from, size_t to, size_t *count)
 {
 	qsort(out->walkers + from, to - from, sizeof(*out->walkers), by_key);
@@ -136,7 +142,10 @@ static struct group *group_walkers(struct massif_out *out, size_t from, size_t t
 	return group;
 }
 
-/* A node and what is below it; @label is its frame, the walkers [@from, @to) stand one frame further out. */
+/*
+ * A node and what is below it; @label is its frame, the walkers [@from, @to) stand one frame
+ * further out.
+ */
 static int write_node(struct massif_out *out, const struct walker *label, size_t from, size_t to,
 		      uint64_t bytes, unsigned depth)
 {

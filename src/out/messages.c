@@ -83,7 +83,10 @@ void out_message_table_head(FILE *to)
 		"type", "bytes", "preview");
 }
 
-/* Control characters of decoded text, C1 ones too, are escaped in its JSON already; all other letters are kept as they are. */
+/*
+ * Control characters of decoded text, C1 ones too, are escaped in its JSON already; all other
+ * letters are kept as they are.
+ */
 void out_message_table_row(FILE *to, const struct message *message, uint64_t id)
 {
 	char when[32] = "-";

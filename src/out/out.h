@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* out.h - one file per format. Formats write into a stdio stream or a buf; nothing here opens, prints or exits. */
+/*
+ * out.h - one file per format. Formats write into a stdio stream or a buf; nothing here opens,
+ * prints or exits.
+ */
 #ifndef OUT_OUT_H
 #define OUT_OUT_H
 
@@ -17,21 +20,22 @@ struct out_opt {
 	enum view_cost cost;
 	int inverted;
 	int inclusive; /* groups of frames are sorted by their inclusive figures */
-	const struct view_skip
-		*skip; /* who does not count as who asked; NULL: the known ones. Lent */
-	const struct suppress *
-		suppress; /* leaks that nobody wants to hear of, after suppress_run(); NULL: none. Lent */
+	/* who does not count as who asked; NULL: the known ones. Lent */
+	const struct view_skip *skip;
+	/* leaks that nobody wants to hear of, after suppress_run(); NULL: none. Lent */
+	const struct suppress *suppress;
 	int being_written; /* the recording goes on: what lives is no leak */
 	int moment;        /* text, speedscope: what is read is what was live at one moment */
-	int one_section; /* text: only the table of @by and @cost, instead of the default sections */
-	const struct page_shot
-		*pages; /* json: resident pages beside, one process; NULL: none. Lent */
-	size_t limit;   /* rows; 0 = the format's default (text 10, others unlimited) */
-	int colour;     /* text: terminal colours */
-	int width;      /* text: columns; 0 = 100 */
-	int ascii;      /* text: nothing beyond ASCII (the locale is not UTF-8) */
-	const char *
-		selection; /* text: the words that narrow what counts, told in the heading; NULL = everything */
+	/* text: only the table of @by and @cost, instead of the default sections */
+	int one_section;
+	/* json: resident pages beside, one process; NULL: none. Lent */
+	const struct page_shot *pages;
+	size_t limit; /* rows; 0 = the format's default (text 10, others unlimited) */
+	int colour;   /* text: terminal colours */
+	int width;    /* text: columns; 0 = 100 */
+	int ascii;    /* text: nothing beyond ASCII (the locale is not UTF-8) */
+	/* text: the words that narrow what counts, told in the heading; NULL = everything */
+	const char *selection;
 };
 
 /** out_view() - what @opt asks of view_table_new() and view_each(). */
@@ -45,9 +49,10 @@ static inline struct view_opt out_view(const struct out_opt *opt)
 }
 
 /**
- * out_losses() - what the figures of a reading do not know: events lost, blocks uncertain or culled; the first lines of
- * out_text(), for formats that have no place for it. @no_sums: the format holds single blocks only. @events: it is made of events,
- * whose figures are what was recorded, and no estimates. Writes nothing where all is known.
+ * out_losses() - what the figures of a reading do not know: events lost, blocks uncertain or
+ * culled; the first lines of out_text(), for formats that have no place for it. @no_sums: the
+ * format holds single blocks only. @events: it is made of events, whose figures are what was
+ * recorded, and no estimates. Writes nothing where all is known.
  */
 int out_losses(FILE *to, const struct prof *prof, int no_sums, int events, struct err *err);
 
@@ -62,11 +67,12 @@ int out_speedscope(FILE *to, const struct prof *prof, const struct out_opt *opt,
 
 /*
  * Formats of a stream: they are sinks that write as events pass.
- * @names: a prof that was fed by the same producer with the same events before (so it knows the producer's numbers, all
- * names, the peak and the runtime); lent until the stream is finished. Definitions are taken from it, not from the sink.
- * Memory: tables by stacks; heaptrack besides 24 bytes for each distinct pair of size and stack, at most 96 MiB; dhat
- * besides 8 bytes a live block.
- * out_stream_finish() writes the rest and releases the stream; out_stream_free() only releases it.
+ * @names: a prof that was fed by the same producer with the same events before (so it knows the
+ *   producer's numbers, all
+ * names, the peak and the runtime); lent until the stream is finished. Definitions are taken from
+ * it, not from the sink. Memory: tables by stacks; heaptrack besides 24 bytes for each distinct
+ * pair of size and stack, at most 96 MiB; dhat besides 8 bytes a live block. out_stream_finish()
+ * writes the rest and releases the stream; out_stream_free() only releases it.
  */
 struct out_stream;
 struct out_stream *out_heaptrack_new(FILE *to, const struct prof *names, struct err *err);

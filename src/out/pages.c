@@ -8,7 +8,7 @@
 
 #define MISSING_ROWS 8
 
-/* ---- JSON ----------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void put_known(struct jsonw *json, const char *key, uint64_t value)
 {
@@ -163,7 +163,7 @@ void out_pages_json(struct jsonw *json, const struct page_shot *shot, uint64_t n
 	jsonw_object_end(json);
 }
 
-/* ---- text ----------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 struct printing {
 	struct buf *to;
@@ -294,7 +294,10 @@ static void put_extra(struct printing *p, uint64_t bytes, int indent, const char
 	end_line(p, start);
 }
 
-/* A caller that has all of what stands above it stays in its column: only where paths part, the text moves to the right. */
+/*
+ * A caller that has all of what stands above it stays in its column: only where paths part, the
+ * text moves to the right.
+ */
 static void put_tree(struct printing *p, const struct pages_node *node, int indent)
 {
 	for (uint32_t i = 0; i < node->count; i++) {

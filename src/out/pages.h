@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.h - a reading of resident pages for machines and for people. Frames have to be named before. */
+/*
+ * pages.h - a reading of resident pages for machines and for people. Frames have to be named
+ * before.
+ */
 #ifndef OUT_PAGES_H
 #define OUT_PAGES_H
 
@@ -11,10 +14,15 @@
 #include "model/pages.h"
 #include "view/pages.h"
 
-/** out_pages_json() - {"version":1,"processes":[...]} as a value of @json. @now_ns: CLOCK_MONOTONIC, for ages. */
+/**
+ * out_pages_json() - {"version":1,"processes":[...]} as a value of @json. @now_ns: CLOCK_MONOTONIC,
+ * for ages.
+ */
 void out_pages_json(struct jsonw *json, const struct page_shot *shot, uint64_t now_ns);
 
-/** out_pages_process() - one of them as a value of @json, under @key where it is part of an object. */
+/**
+ * out_pages_process() - one of them as a value of @json, under @key where it is part of an object.
+ */
 void out_pages_process(struct jsonw *json, const char *key, const struct page_shot *shot,
 		       const struct page_process *process, uint64_t now_ns);
 
@@ -24,9 +32,12 @@ struct out_pages_opt {
 	int ascii;    /* nothing beyond ASCII */
 	size_t lines; /* at most so many; 0 = all */
 	uint64_t now_ns;
-	uint64_t
-		ended_ns; /* the process has ended since it was read, then; 0: it has not, or the reading knows */
-	/* instead of what is there, what came since an earlier reading: of the same process, NULL where it was not there yet */
+	/* the process has ended since it was read, then; 0: it has not, or the reading knows */
+	uint64_t ended_ns;
+	/*
+	 * instead of what is there, what came since an earlier reading: of the same process, NULL
+	 * where it was not there yet
+	 */
 	int since;
 	const struct page_process *then;
 	uint64_t since_ns; /* how much earlier that was; 0: there is none yet */
@@ -36,15 +47,20 @@ int out_pages_text(struct buf *to, const struct page_shot *shot, const struct pa
 		   const struct out_pages_opt *opt, struct err *err);
 
 /**
- * out_pages_since() - with opt->since: what @process is compared with is its reading in @then, the youngest that is old enough, else the
- * oldest; NULL: there is none yet.
+ * out_pages_since() - with opt->since: what @process is compared with is its reading in @then, the
+ * youngest that is old enough, else the oldest; NULL: there is none yet.
  */
 void out_pages_since(struct out_pages_opt *opt, const struct page_shot *shot,
 		     const struct page_shot *then, const struct page_process *process);
-/** out_pages_screen() - the processes of @shot over what a terminal of @terminal_rows lines showed before. */
+/**
+ * out_pages_screen() - the processes of @shot over what a terminal of @terminal_rows lines showed
+ * before.
+ */
 int out_pages_screen(struct buf *to, const struct page_shot *shot, const struct page_shot *then,
 		     const struct out_pages_opt *how, size_t terminal_rows, struct err *err);
-/** out_pages_brief() - a line a function, the largest of opt->lines (0: 8); of a recorded reading. */
+/**
+ * out_pages_brief() - a line a function, the largest of opt->lines (0: 8); of a recorded reading.
+ */
 int out_pages_brief(struct buf *to, const struct page_process *process,
 		    const struct out_pages_opt *opt, struct err *err);
 

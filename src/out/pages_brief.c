@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages_brief.c - some lines on a reading of resident pages, a function a line: behind the report of a recording. */
+/*
+ * pages_brief.c - some lines on a reading of resident pages, a function a line: behind the report
+ * of a recording.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +127,10 @@ static void cut_to(struct buf *to, size_t start, int room, int width, int ascii)
 	buf_puts(to, dots(ascii));
 }
 
-/* Callers of what @holder's largest row begins with, as many as the line has room for; nameless ones of one module are one. */
+/*
+ * Callers of what @holder's largest row begins with, as many as the line has room for; nameless
+ * ones of one module are one.
+ */
 static void put_callers(struct buf *to, size_t start, const struct holder *holder, int width,
 			int ascii)
 {

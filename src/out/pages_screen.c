@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages_screen.c - resident pages on a terminal, again and again: the first processes as far as they fit. */
+/*
+ * pages_screen.c - resident pages on a terminal, again and again: the first processes as far as
+ * they fit.
+ */
 #include "out/pages.h"
 
 #define SHOWN 4 /* processes */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pprof.c - profile.proto, gzip'd: a sample for each stack with all costs, functions and lines resolved. Samples are written
- * as they come, what they refer to behind them: together they are as long as all stacks, which nobody has to hold.
+ * pprof.c - profile.proto, gzip'd: a sample for each stack with all costs, functions and lines
+ * resolved. Samples are written as they come, what they refer to behind them: together they are as
+ * long as all stacks, which nobody has to hold.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -104,8 +105,8 @@ static int64_t string_index(struct pprof *p, const char *text)
 }
 
 /*
- * Where both names are equal pprof takes them for undone C++ and cuts what stands in brackets: "<Vec<T> as Extend>::extend" would be
- * "::extend". A name that is not the system's stays as it is.
+ * Where both names are equal pprof takes them for undone C++ and cuts what stands in brackets:
+ * "<Vec<T> as Extend>::extend" would be "::extend". A name that is not the system's stays as it is.
  */
 static int is_rust_path(const char *name)
 {
@@ -167,7 +168,10 @@ static uint64_t mapping_id(struct pprof *p, struct module_id module)
 	return mapping->id;
 }
 
-/* pprof takes the first mapping for the program. Recordings name it by path, imports by its first word. */
+/*
+ * pprof takes the first mapping for the program. Recordings name it by path, imports by its first
+ * word.
+ */
 static void map_program_first(struct pprof *p, const struct prof_process *process)
 {
 	const char *exe = process && process->exe ? process->exe : "";
@@ -259,7 +263,9 @@ static uint64_t location_id(struct pprof *p, uint32_t row, uint32_t skip)
 static uint64_t stop_location(struct pprof *p, unsigned stop)
 {
 	if (!p->stop_location[stop]) {
-		/* a place without address; its key is taken by nobody else: no frame has this row */
+		/*
+		 * a place without address; its key is taken by nobody else: no frame has this row
+		 */
 		Location *location = new_location(p, 1);
 		if (!location)
 			return 0;

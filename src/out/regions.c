@@ -377,7 +377,10 @@ int out_regions_json(struct jsonw *json, const char *key, const struct breakdown
 	jsonw_object_end(json);
 	jsonw_str(json, "source", b->full ? "smaps" : b->reading.pages);
 	jsonw_u64(json, "age_ns", age_ns);
-	/* the reading of allocators that labels rest on is older where mappings are looked at more often */
+	/*
+	 * the reading of allocators that labels rest on is older where mappings are looked at more
+	 * often
+	 */
 	number(json, "labels_age_ns",
 	       age_ns + (b->end_ns > b->named_ns ? b->end_ns - b->named_ns : 0), b->named_ns != 0);
 	jsonw_u64(json, "stall_ns", b->reading.stall_ns);

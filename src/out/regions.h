@@ -16,20 +16,20 @@ struct out_regions_opt {
 	size_t top; /* mappings in the result; 0 = none */
 	int all;    /* every mapping */
 	enum regions_sort sort;
-	const int64_t *
-		growth; /* of each row of classes, bytes since some time: `growth_bytes`; NULL: not asked for */
+	/* of each row of classes, bytes since some time: `growth_bytes`; NULL: not asked for */
+	const int64_t *growth;
 	int no_addresses; /* HTTP's addresses=off: addresses are 0, ASLR stays worth something */
 };
 
 /**
- * out_regions_json() - one object as a value of @json (@key NULL at the top or in an array). Figures that a quick reading
- * does not have are null. @age_ns: time since the reading.
+ * out_regions_json() - one object as a value of @json (@key NULL at the top or in an array).
+ * Figures that a quick reading does not have are null. @age_ns: time since the reading.
  */
 int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
 		     const struct out_regions_opt *opt, uint64_t age_ns, struct err *err);
 /**
- * out_regions_file() - all of it as JSON in a file of its own here, byteledger_COMM_PID.json; what exists is kept: ".1", ".2" ... is
- * appended. *@made: its name, malloc'd.
+ * out_regions_file() - all of it as JSON in a file of its own here, byteledger_COMM_PID.json; what
+ * exists is kept: ".1", ".2" ... is appended. *@made: its name, malloc'd.
  */
 int out_regions_file(const struct breakdown *b, const char *comm, char **made, struct err *err);
 /** out_ledger_json() - several processes as one: @title, processes, classes by PSS, the cgroup. */

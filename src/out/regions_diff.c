@@ -107,7 +107,7 @@ static json_t *base_of(const struct regions_base *base, pid_t pid, struct err *e
 	return NULL;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 struct change {
 	const char *class, *label;

@@ -91,7 +91,10 @@ int out_ledger_page(FILE *to, const struct ledger *ledger, const char *title, in
 	return put(to, &text, err);
 }
 
-/* Lines that the text takes, those that a terminal breaks among them; where the one behind @most begins goes to *@cut. */
+/*
+ * Lines that the text takes, those that a terminal breaks among them; where the one behind @most
+ * begins goes to *@cut.
+ */
 static size_t lines_of(const struct buf *text, size_t from, size_t width, size_t most, size_t *cut)
 {
 	size_t lines = 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regions_page.h - a reading of mappings in the layout that was asked for: text, JSON or CSV; by group, as a difference, as others had it. */
+/*
+ * regions_page.h - a reading of mappings in the layout that was asked for: text, JSON or CSV; by
+ * group, as a difference, as others had it.
+ */
 #ifndef OUT_REGIONS_PAGE_H
 #define OUT_REGIONS_PAGE_H
 
@@ -25,8 +28,9 @@ int out_regions_page(FILE *to, const struct breakdown *b, const struct out_regio
 int out_ledger_page(FILE *to, const struct ledger *ledger, const char *title, int json,
 		    const struct regions_text_opt *how, struct err *err);
 /**
- * out_ledger_screen() - the same as a table in a series: @after_ns since the first (0: is not told); @rows: over the one before, on a terminal
- * of so many lines, of which it takes one less at most, those among them that @how's width breaks; 0: in a file, @apart from the one before.
+ * out_ledger_screen() - the same as a table in a series: @after_ns since the first (0: is not
+ * told); @rows: over the one before, on a terminal of so many lines, of which it takes one less at
+ * most, those among them that @how's width breaks; 0: in a file, @apart from the one before.
  */
 int out_ledger_screen(FILE *to, const struct ledger *ledger, const char *title, size_t rows,
 		      uint64_t after_ns, int apart, const struct regions_text_opt *how,

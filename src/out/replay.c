@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c - the older tracer's replay file: how many slots and operations, then four words an operation: what (1 allocate, 2 free,
- * 3 reallocate), slot, microseconds from the start, bytes. A small player runs it to have the pattern again.
+ * replay.c - the older tracer's replay file: how many slots and operations, then four words an
+ * operation: what (1 allocate, 2 free, 3 reallocate), slot, microseconds from the start, bytes. A
+ * small player runs it to have the pattern again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +18,8 @@ enum { OP_ALLOC = 1, OP_FREE, OP_REALLOC };
 struct replay_out {
 	struct out_stream stream;
 	struct chunked slot; /* uint32_t by block: 1 + its slot; 0: it is not one of ours */
-	struct chunked
-		pending; /* the same by thread: of a realloc that has freed and not allocated yet */
+	/* the same by thread: of a realloc that has freed and not allocated yet */
+	struct chunked pending;
 	uint32_t *free_slots; /* those that can be used again */
 	uint32_t free_count, free_cap, slots;
 	uint64_t operations;

@@ -113,7 +113,10 @@ struct order {
 	const struct out_sample_opt *opt;
 };
 
-/* Where two stacks part, by file and place in it: addresses, and the numbers made of them, change from one run to the next. */
+/*
+ * Where two stacks part, by file and place in it: addresses, and the numbers made of them, change
+ * from one run to the next.
+ */
 static int compare_places(const struct samples *s, const struct sample_row *x,
 			  const struct sample_row *y)
 {
@@ -190,7 +193,10 @@ int sample_pick(const struct samples *s, const struct prof *prof, uint32_t pid,
 			pick->skipped++;
 			continue;
 		}
-		/* of four samples on the interval is narrower than the figure, what windows add aside */
+		/*
+		 * of four samples on the interval is narrower than the figure, what windows add
+		 * aside
+		 */
 		if (!opt->all && error > 0 && row->now.taken < 4) {
 			pick->few++;
 			pick->few_bytes += bytes;

@@ -31,7 +31,9 @@ struct out_sample_opt {
 	int show_allocs; /* with its single blocks */
 };
 
-/** struct sample_pick - the rows that are shown, in order. sample_pick() makes it, free() its rows. */
+/**
+ * struct sample_pick - the rows that are shown, in order. sample_pick() makes it, free() its rows.
+ */
 struct sample_pick {
 	struct sample_row **rows;
 	size_t count;
@@ -45,7 +47,10 @@ struct sample_pick {
 int sample_pick(const struct samples *samples, const struct prof *prof, uint32_t pid,
 		const struct out_sample_opt *opt, struct sample_pick *pick, struct err *err);
 
-/** struct sample_partial - samples whose stack ends early, by enum stack_stop; and those of which not even the caller is known. */
+/**
+ * struct sample_partial - samples whose stack ends early, by enum stack_stop; and those of which
+ * not even the caller is known.
+ */
 struct sample_partial {
 	uint64_t by_reason[STACK_STOP_MAX], events;
 	uint64_t no_caller, no_caller_by[STACK_STOP_MAX];
@@ -66,7 +71,10 @@ int out_sample_csv(FILE *to, const struct samples *samples, const struct prof *p
 /** out_sample_table() - the same into the file @path. */
 int out_sample_table(const char *path, const struct samples *samples, const struct prof *prof,
 		     const struct out_sample_opt *opt, int flat, struct err *err);
-/** out_sample_flames() - a flame graph at @path, by what is ordered by, and one of each cost beside it: PATH-by-traffic.svg ... */
+/**
+ * out_sample_flames() - a flame graph at @path, by what is ordered by, and one of each cost beside
+ * it: PATH-by-traffic.svg ...
+ */
 int out_sample_flames(const char *path, struct prof *prof, enum out_sample_order order,
 		      int has_live, struct err *err);
 /** out_sample_screen() - the moment on a terminal of @rows lines, over the last one. */

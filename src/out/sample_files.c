@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_files.c - the files that a report of samples may have beside it, and the screen while they come. */
+/*
+ * sample_files.c - the files that a report of samples may have beside it, and the screen while they
+ * come.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,11 +8,20 @@
 
 uint64_t sample_whole(double value);
 #define SAMPLE_NUMBERS 256 /* of functions */
-/** sample_shared() - functions that several processes have in common: their calls are those of all of them. By number. */
+/**
+ * sample_shared() - functions that several processes have in common: their calls are those of all
+ * of them. By number.
+ */
 void sample_shared(const struct samples *samples, uint8_t shared[SAMPLE_NUMBERS]);
-/** sample_histogram() - the table of sizes that the baselines' users know: a row a power of two, and a last line with the sums. */
+/**
+ * sample_histogram() - the table of sizes that the baselines' users know: a row a power of two, and
+ * a last line with the sums.
+ */
 void sample_histogram(struct buf *to, const double *size, double bytes, double count);
-/** sample_frames() - a line a frame, innermost first: "ADDRESS - SYMBOL (module) file:line"; @width 0: not cut. */
+/**
+ * sample_frames() - a line a frame, innermost first: "ADDRESS - SYMBOL (module) file:line"; @width
+ * 0: not cut.
+ */
 void sample_frames(struct buf *to, const struct samples *samples, const struct prof *prof,
 		   const struct sample_row *row, size_t width);
 

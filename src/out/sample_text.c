@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_text.c - what a sampler found, for people: each stack with its histogram of sizes, in the layout that jeprofl's users know. */
+/*
+ * sample_text.c - what a sampler found, for people: each stack with its histogram of sizes, in the
+ * layout that jeprofl's users know.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * speedscope.c - speedscope's file format: shared frames, and one "sampled" profile for each cost, the asked one first.
- * Frames carry no line: speedscope takes frames of one function for one only where all their fields are equal.
+ * speedscope.c - speedscope's file format: shared frames, and one "sampled" profile for each cost,
+ * the asked one first. Frames carry no line: speedscope takes frames of one function for one only
+ * where all their fields are equal.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -11,7 +11,10 @@
 #define WIDTH_MAX 240 /* lines longer than this are read by nobody */
 #define LIMIT_DEFAULT 10
 
-/** page_tree() - a tree for the page to show, whose frames' roles are not known yet; NULL without memory. */
+/**
+ * page_tree() - a tree for the page to show, whose frames' roles are not known yet; NULL without
+ * memory.
+ */
 static struct view_tree *page_tree(struct page *page, const struct prof *prof, enum view_cost cost,
 				   unsigned how, struct err *err)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_header.c - the top of the page: what ran, what was lost, the totals, the curves over time. */
+/*
+ * text_header.c - the top of the page: what ran, what was lost, the totals, the curves over time.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,10 @@
 #define LOSSES_WIDTH 100
 #define LABEL_COLUMNS 13
 
-/** put_command() - the command line as it was typed, more or less: arguments and their lines joined by spaces. */
+/**
+ * put_command() - the command line as it was typed, more or less: arguments and their lines joined
+ * by spaces.
+ */
 static void put_command(struct buf *to, const struct prof_process *process)
 {
 	CLEANUP(buf_fini) struct buf line = { 0 };
@@ -216,7 +221,10 @@ static void put_sampled(struct page *page, const struct prof *prof, int events)
 	text_warn(page, TINT_DIM, buf_cstr(&line));
 }
 
-/* Of each reason that is more than a remark, where those stacks end and why: what to do about it depends on that. */
+/*
+ * Of each reason that is more than a remark, where those stacks end and why: what to do about it
+ * depends on that.
+ */
 static void put_ends(struct page *page, const struct prof *prof, const struct prof_totals *t)
 {
 	char x[TEXT_NUMBER_MAX];
@@ -392,7 +400,9 @@ static void put_totals(struct page *page, const struct prof *prof, const struct 
 	put_facts(page, facts, ARRAY_LEN(facts));
 }
 
-/* What the heap's figures leave out: a program's own mappings, an interpreter's arenas among them. */
+/*
+ * What the heap's figures leave out: a program's own mappings, an interpreter's arenas among them.
+ */
 static void put_mapped(struct page *page, const struct prof *prof)
 {
 	const struct mapped *mapped = prof_mapped(prof);
@@ -452,11 +462,11 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 		put_mapped(page, prof);
 }
 
-/* ---- curves ---------------------------------------------------------------------------------------------------- */
+/* ---- curves ---------------------------------------------------------------------------------- */
 
 /**
- * fill_columns() - the highest value within each column's stretch of time; a stretch without points keeps the last, but
- * with @selected nothing follows the last.
+ * fill_columns() - the highest value within each column's stretch of time; a stretch without points
+ * keeps the last, but with @selected nothing follows the last.
  */
 static uint64_t fill_columns(const struct prof_point *points, size_t count, uint64_t runtime_ns,
 			     int rss, int selected, uint64_t *columns, size_t width)
@@ -558,9 +568,9 @@ void text_curves(struct page *page, const struct prof *prof, const struct prof_t
 		page_spaces(page, at - 1);
 		buf_puts(page->to, page->ascii ? "^ peak" : "\xe2\x96\xb2 peak");
 		page_spaces(page, width - at - mark - end_columns);
-	} else if (
-		at >=
-		mark + 2) { /* near the end: the word stands before the mark, the time on the right */
+	} else if (at >=
+		   /* near the end: the word stands before the mark, the time on the right */
+		   mark + 2) {
 		page_spaces(page, at - mark);
 		buf_puts(page->to, page->ascii ? "peak ^" : "peak \xe2\x96\xb2");
 		page_spaces(page, width - at + 1);

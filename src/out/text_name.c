@@ -10,7 +10,10 @@ static int starts(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/** is_operator() - does the output so far end in the word "operator"? Then what follows is part of the name. */
+/**
+ * is_operator() - does the output so far end in the word "operator"? Then what follows is part of
+ * the name.
+ */
 static int is_operator(const struct buf *out)
 {
 	static const char word[] = "operator";
@@ -21,7 +24,10 @@ static int is_operator(const struct buf *out)
 				    out->data[out->len - len - 1] == '_');
 }
 
-/** skip_nested() - behind the bracket that closes the one at @at; the end of the text where it is never closed. */
+/**
+ * skip_nested() - behind the bracket that closes the one at @at; the end of the text where it is
+ * never closed.
+ */
 static const char *skip_nested(const char *at)
 {
 	char open = *at, close = open == '<' ? '>' : ')';
@@ -43,7 +49,10 @@ static const char *skip_nested(const char *at)
 	return at;
 }
 
-/** rust_type() - behind what says how a type is referred to: "&mut dyn core::fmt::Write" is core::fmt::Write. */
+/**
+ * rust_type() - behind what says how a type is referred to: "&mut dyn core::fmt::Write" is
+ * core::fmt::Write.
+ */
 static const char *rust_type(const char *at)
 {
 	static const char *const marks[] = {
@@ -58,7 +67,10 @@ static const char *rust_type(const char *at)
 	return at;
 }
 
-/** rust_self() - "<alloc::vec::Vec<T> as core::ops::Drop>::drop" begins with a type: keep its last path word. */
+/**
+ * rust_self() - "<alloc::vec::Vec<T> as core::ops::Drop>::drop" begins with a type: keep its last
+ * path word.
+ */
 static const char *rust_self(struct buf *out, const char *at)
 {
 	const char *end = skip_nested(at), *word = at = rust_type(at + 1);
@@ -74,7 +86,10 @@ static const char *rust_self(struct buf *out, const char *at)
 	return end;
 }
 
-/** cut_return_type() - "void ns::f" is "ns::f": all up to the last space, but for the one behind "operator". */
+/**
+ * cut_return_type() - "void ns::f" is "ns::f": all up to the last space, but for the one behind
+ * "operator".
+ */
 static void cut_return_type(struct buf *out)
 {
 	const char *op = NULL;
@@ -107,7 +122,10 @@ static const char *const dropped[] = { "[abi:cxx11]", "__cxx11::", "__1::", "{{c
 static const char string_type[] =
 	"basic_string<char, std::char_traits<char>, std::allocator<char> >";
 
-/** put_arguments() - the template arguments that begin at @at, those of their own types left out; returns their end. */
+/**
+ * put_arguments() - the template arguments that begin at @at, those of their own types left out;
+ * returns their end.
+ */
 static const char *put_arguments(struct buf *out, const char *at, int ascii)
 {
 	const char *end = skip_nested(at);
@@ -161,7 +179,10 @@ static void put_name(struct buf *to, const char *function, int with_arguments, i
 			has_parameters = 1;
 			if (*at == '#' || *at == '}') /* of a lambda */
 				continue;
-			/* "f(int) const::{lambda()#1}" goes on, " const" or " [clone .part.0]" ends. */
+			/*
+			 * "f(int) const::{lambda()#1}" goes on, " const" or " [clone .part.0]"
+			 * ends.
+			 */
 			const char *more = strstr(at, "::");
 			if (!more || (*at == ' ' && !starts(at, " const::")))
 				break;

@@ -50,7 +50,10 @@ size_t page_middle(struct page *page, const char *text, size_t columns)
 	size_t need = text_columns(text), dots = page->ascii ? 2 : 1;
 	if (need <= columns || columns < dots + 4)
 		return page_text(page, text, columns);
-	/* all of the last part, if a third of the room is left for the beginning; else as much of the end as fits */
+	/*
+	 * all of the last part, if a third of the room is left for the beginning; else as much of
+	 * the end as fits
+	 */
 	const char *slash = strrchr(text, '/');
 	size_t end = slash ? text_columns(slash) : 0;
 	if (end == 0 || end + dots + columns / 3 > columns)

@@ -24,8 +24,8 @@ static int by_key(const void *a, const void *b)
 }
 
 /**
- * pick_paths() - those whose cost is largest, at least all that deserve a row; the caller frees. @all: how many have any of that
- * cost.
+ * pick_paths() - those whose cost is largest, at least all that deserve a row; the caller frees.
+ * @all: how many have any of that cost.
  */
 static struct pick *pick_paths(const struct view_paths *paths, enum view_cost cost, size_t *count,
 			       size_t *all)
@@ -54,8 +54,8 @@ static struct pick *pick_paths(const struct view_paths *paths, enum view_cost co
 }
 
 /**
- * struct line - one call path as it is shown: its frames, innermost first, the one that asked, and the outermost of the wrappers
- * that were stepped over on the way there.
+ * struct line - one call path as it is shown: its frames, innermost first, the one that asked, and
+ * the outermost of the wrappers that were stepped over on the way there.
  */
 struct line {
 	struct view_frame *frames;
@@ -72,8 +72,9 @@ static enum view_role role_at(const struct page *page, const struct line *line, 
 }
 
 /**
- * find_who() - the frame to name: the first that is neither helper nor standard library, and has a name; one without is
- * stepped over as long as its own module names an outer one. The innermost where there is none such.
+ * find_who() - the frame to name: the first that is neither helper nor standard library, and has a
+ * name; one without is stepped over as long as its own module names an outer one. The innermost
+ * where there is none such.
  */
 static void find_who(const struct page *page, struct line *line)
 {
@@ -105,8 +106,9 @@ static void find_who(const struct page *page, struct line *line)
 }
 
 /**
- * caller_name() - how @f stands in a list of callers: "[module]" where it has no name; below a @bare stack, where names
- * would be missing all the way, "module+0x12" and then "+0x12" as long as the module stays.
+ * caller_name() - how @f stands in a list of callers: "[module]" where it has no name; below a
+ * @bare stack, where names would be missing all the way, "module+0x12" and then "+0x12" as long as
+ * the module stays.
  */
 static void caller_name(struct buf *to, const struct page *page, const struct view_frame *f,
 			const struct view_frame *inner, int bare)
@@ -121,7 +123,10 @@ static void caller_name(struct buf *to, const struct page *page, const struct vi
 		text_frame_name(to, f, page->ascii);
 }
 
-/** outermost_caller() - the last of the callers below the start-up code, the standard library's left out; 0 = none. */
+/**
+ * outermost_caller() - the last of the callers below the start-up code, the standard library's left
+ * out; 0 = none.
+ */
 static size_t outermost_caller(const struct page *page, const struct line *line)
 {
 	size_t first = 0;
@@ -156,9 +161,9 @@ static size_t put_marked(struct page *page, const struct line *line, const char 
 }
 
 /**
- * put_callers() - one line: "<- f <- g <- main", start-up frames left out, runs of library frames as their outermost, what
- * does not fit in the middle as "..". The outermost informative caller is shown whatever happens between, and so is where
- * the line differs from one that looks the same.
+ * put_callers() - one line: "<- f <- g <- main", start-up frames left out, runs of library frames
+ * as their outermost, what does not fit in the middle as "..". The outermost informative caller is
+ * shown whatever happens between, and so is where the line differs from one that looks the same.
  */
 static void put_callers(struct page *page, const struct line *line, size_t indent)
 {
@@ -271,9 +276,9 @@ static void put_detail(struct buf *to, const struct prof *prof, const struct cos
 }
 
 /**
- * put_row() - two lines: the amount, the function that asked and where, its callers. Allocation helpers and the standard library
- * at the inner end are stepped over; the outermost of them is named as "via". Where is never left out: a name is shortened
- * for it.
+ * put_row() - two lines: the amount, the function that asked and where, its callers. Allocation
+ * helpers and the standard library at the inner end are stepped over; the outermost of them is
+ * named as "via". Where is never left out: a name is shortened for it.
  */
 static void put_row(struct page *page, const struct prof *prof, const struct cost *self,
 		    const struct line *line, enum view_cost cost, uint64_t whole,
@@ -324,9 +329,12 @@ static void put_row(struct page *page, const struct prof *prof, const struct cos
 		put_callers(page, line, indent);
 }
 
-/* ---- rows that look alike ---------------------------------------------------------------------------------------- */
+/* ---- rows that look alike -------------------------------------------------------------------- */
 
-/** first_difference() - the frame of @b, from who asked outwards, at which it is not @a's; b's count: only within wrappers. */
+/**
+ * first_difference() - the frame of @b, from who asked outwards, at which it is not @a's; b's
+ * count: only within wrappers.
+ */
 static size_t first_difference(const struct line *a, const struct line *b)
 {
 	for (size_t i = 0; b->who + i < b->count; i++) {
@@ -340,7 +348,10 @@ static size_t first_difference(const struct line *a, const struct line *b)
 	return b->count;
 }
 
-/** struct lines - the rows of a section, before they are written: those that look alike have to be told apart. */
+/**
+ * struct lines - the rows of a section, before they are written: those that look alike have to be
+ * told apart.
+ */
 struct lines {
 	struct line *items;
 	char **texts; /* as they look: without amounts */
@@ -389,7 +400,10 @@ static int take_texts(const struct page *page, struct lines *lines)
 	return 0;
 }
 
-/** tell_apart() - each of several that look alike says where it differs from the first of them, and how deep it is if that shows nothing. */
+/**
+ * tell_apart() - each of several that look alike says where it differs from the first of them, and
+ * how deep it is if that shows nothing.
+ */
 static int tell_apart(struct page *page, struct lines *lines)
 {
 	if (take_texts(page, lines) < 0)
@@ -508,7 +522,7 @@ void text_section(struct page *page, const struct prof *prof, const struct view_
 	free(picks);
 }
 
-/* ---- beside the heap ----------------------------------------------------------------------------------------------- */
+/* ---- beside the heap ------------------------------------------------------------------------- */
 
 static int by_mapped_peak(const void *a, const void *b)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_tree.c - the call tree in a few lines: chains on one line, small branches counted, helpers left out. */
+/*
+ * text_tree.c - the call tree in a few lines: chains on one line, small branches counted, helpers
+ * left out.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +23,10 @@ static uint64_t total(const struct walk *w, uint32_t node)
 	return w->tree->nodes[node].total;
 }
 
-/** is_detail() - nobody reads a tree for these: start-up above main, allocation helpers and library innards below. */
+/**
+ * is_detail() - nobody reads a tree for these: start-up above main, allocation helpers and library
+ * innards below.
+ */
 static int is_detail(const struct walk *w, uint32_t node)
 {
 	enum view_role role = text_node_role(w->page, w->tree, node);
@@ -29,7 +35,10 @@ static int is_detail(const struct walk *w, uint32_t node)
 	return !w->tree->inverted && role != VIEW_OWN;
 }
 
-/** only_child() - the child that carries nearly all of @node (97 %), so that both fit on one line; 0 = it branches. */
+/**
+ * only_child() - the child that carries nearly all of @node (97 %), so that both fit on one line; 0
+ * = it branches.
+ */
 static uint32_t only_child(const struct walk *w, uint32_t node)
 {
 	const struct view_node *n = &w->tree->nodes[node];
@@ -39,7 +48,10 @@ static uint32_t only_child(const struct walk *w, uint32_t node)
 	return total(w, c) >= total(w, node) - total(w, node) / 32 ? c : 0;
 }
 
-/** more_columns() - what " -> .. 12 more" may need behind @node; 0 where nothing can follow, or the names need it all. */
+/**
+ * more_columns() - what " -> .. 12 more" may need behind @node; 0 where nothing can follow, or the
+ * names need it all.
+ */
 static size_t more_columns(const struct walk *w, uint32_t node, size_t arrow_columns, size_t room)
 {
 	size_t length = 0;
@@ -53,7 +65,9 @@ static size_t more_columns(const struct walk *w, uint32_t node, size_t arrow_col
 	return columns + NAME_COLUMNS / 2 <= room ? columns : 0;
 }
 
-/** put_chain() - @node and what hangs below it in a single line; returns the last node of the chain. */
+/**
+ * put_chain() - @node and what hangs below it in a single line; returns the last node of the chain.
+ */
 static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 {
 	const char *arrow = w->page->ascii ? " -> " : " \xe2\x86\x92 ";
@@ -134,7 +148,9 @@ static uint32_t past_details(const struct walk *w, uint32_t node)
 	return node;
 }
 
-/** has_line() - does the branch @child get a line, itself or by what branches off below a detail? */
+/**
+ * has_line() - does the branch @child get a line, itself or by what branches off below a detail?
+ */
 static int has_line(const struct walk *w, uint32_t child)
 {
 	uint32_t end = past_details(w, child);
@@ -147,7 +163,10 @@ static int has_line(const struct walk *w, uint32_t child)
 }
 
 /** put_children() - the branches of @node; @rails says at which depths a line goes on below. */
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one row, with what may stand before and behind it */
+/*
+ * NOLINTNEXTLINE(readability-function-cognitive-complexity): one row, with what may stand before
+ * and behind it
+ */
 static void put_children(struct walk *w, uint32_t node, char *rails, size_t depth)
 {
 	uint32_t shown = shown_children(w, node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls.c - whether an object makes system calls by itself that may close pages of a stack: then no hook sees it, and what the
- * stepper found of a stack once does not hold.
+ * calls.c - whether an object makes system calls by itself that may close pages of a stack: then no
+ * hook sees it, and what the stepper found of a stack once does not hold.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -10,19 +10,23 @@
 #include "preload/patched.h"
 #include "unwind/cfi.h"
 
-#define CODE_MOST \
-	(2u       \
-	 << 20) /* larger objects are runtimes and compilers; what they do to their stacks goes through libc */
+/* larger objects are runtimes and compilers; what they do to their stacks goes through libc */
+#define CODE_MOST (2u << 20)
 #define FUNCTION_MOST 65536u
 
-/* mprotect, munmap, mremap, remap_file_pages, pkey_mprotect; a number that is not seen may be any. */
+/*
+ * mprotect, munmap, mremap, remap_file_pages, pkey_mprotect; a number that is not seen may be any.
+ */
 static int closes(long nr)
 {
 	return nr < 0 || nr == SYS_mprotect || nr == SYS_munmap || nr == SYS_mremap ||
 	       nr == SYS_remap_file_pages || nr == SYS_pkey_mprotect;
 }
 
-/* Whether the function at @from has its syscall instruction at @at, and one of those numbers for it. */
+/*
+ * Whether the function at @from has its syscall instruction at @at, and one of those numbers for
+ * it.
+ */
 static int function_closes(const uint8_t *from, const uint8_t *at)
 {
 	long nr = -1;
@@ -63,7 +67,10 @@ static int closes_at(const uint8_t *at, const struct unwind_module *m)
 
 int calls_closing(const char *path, const struct frames_object *o, const struct unwind_module *m)
 {
-	/* from the file, whose pages need not be the program's for that; the caller's lock guards it */
+	/*
+	 * from the file, whose pages need not be the program's for that; the caller's lock guards
+	 * it
+	 */
 	static uint8_t piece[65536];
 	int found = 0;
 	long fd = -1;

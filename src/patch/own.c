@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* own.c - find the allocators that the program carries itself, and put our hooks in front of them. See own.h. */
+/*
+ * own.c - find the allocators that the program carries itself, and put our hooks in front of them.
+ * See own.h.
+ */
 #include "patch/own.h"
 
 #include <elf.h>
@@ -70,13 +73,19 @@ static int allowed(const struct object *o, enum own_family family, const ElfW(Sy
 	unsigned bind = ELF64_ST_BIND(sym->st_info);
 	if (sym->st_shndx == SHN_UNDEF || !sym->st_value)
 		return 0;
-	/* a static function may have such a name by accident, and outside the executable ours come first */
+	/*
+	 * a static function may have such a name by accident, and outside the executable ours come
+	 * first
+	 */
 	if (!*own_prefix[family] && bind != STB_GLOBAL && bind != STB_WEAK)
 		return 0;
 	return o->executable || (family != OWN_STANDARD && family != OWN_OPERATORS);
 }
 
-/* A program's own things may be called tc or mi: then tc_new() and mi_free() are theirs. Nobody calls a thing malloc. */
+/*
+ * A program's own things may be called tc or mi: then tc_new() and mi_free() are theirs. Nobody
+ * calls a thing malloc.
+ */
 static int tells(const struct own_name *name)
 {
 	unsigned kind = name->shape.kind;
@@ -106,7 +115,10 @@ static void consider(void *ctx, const ElfW(Sym) * sym, const char *text)
 		o->dropped++;
 		return;
 	}
-	/* a variable that leads to the function, or what chooses one: nothing to move, and its calls are not seen */
+	/*
+	 * a variable that leads to the function, or what chooses one: nothing to move, and its
+	 * calls are not seen
+	 */
 	size_t bytes = ELF64_ST_TYPE(sym->st_info) == STT_FUNC ? sym->st_size : 0;
 	o->found[o->count++] = (struct found){ .at = at,
 					       .bytes = bytes,
@@ -179,7 +191,10 @@ static void each_in_file(struct object *o, long fd, each_symbol *each)
 	ElfW(Shdr) section, text;
 	struct stat st;
 	ElfW(Phdr) ph;
-	/* another file where the program was started through the loader, or stands in another root by now */
+	/*
+	 * another file where the program was started through the loader, or stands in another root
+	 * by now
+	 */
 	if (sys_failed(sys2(SYS_fstat, fd, &st)) || !read_all(fd, &eh, sizeof(eh), 0) ||
 	    memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_phnum != o->ph_count)
 		return;
@@ -231,8 +246,8 @@ static const ElfW(Phdr) * segment(const struct object *o, uintptr_t at)
 }
 
 /*
- * How much of the function is there to be read. A free() that does nothing is one byte long: up to where the next function
- * could begin stands padding, which patch_head() tells from code.
+ * How much of the function is there to be read. A free() that does nothing is one byte long: up to
+ * where the next function could begin stands padding, which patch_head() tells from code.
  */
 static size_t code_bytes(const struct object *o, uintptr_t at, size_t bytes)
 {
@@ -245,8 +260,9 @@ static size_t code_bytes(const struct object *o, uintptr_t at, size_t bytes)
 }
 
 /*
- * A head that another symbol leads into stays where it is: who comes there would find the middle of a jump. So does a free()
- * that does nothing, if the linker made one of all functions that do nothing: calls of the others would be frees.
+ * A head that another symbol leads into stays where it is: who comes there would find the middle of
+ * a jump. So does a free() that does nothing, if the linker made one of all functions that do
+ * nothing: calls of the others would be frees.
  */
 static void keep_entered(void *ctx, const ElfW(Sym) * sym, const char *text)
 {
@@ -291,8 +307,9 @@ static int map_at(uintptr_t at, size_t bytes, struct code_range *to)
 }
 
 /*
- * Below the object, where a jump of five bytes reaches it, else above; not above the executable, where its heap grows. Kept
- * within half the reach, so that what the moved instructions refer to is in reach as well, but in the largest of programs.
+ * Below the object, where a jump of five bytes reaches it, else above; not above the executable,
+ * where its heap grows. Kept within half the reach, so that what the moved instructions refer to is
+ * in reach as well, but in the largest of programs.
  */
 static int beside_map(const struct object *o, size_t bytes, struct code_range *to)
 {
@@ -338,9 +355,9 @@ static struct unwind_image frames_of(const struct object *o)
 }
 
 /*
- * A second witness beside the symbol, which may be a label within a function or before it, or have a wrong size: for
- * exceptions the compiler wrote down what function the place belongs to that the jump will take. Return: the function's
- * bytes; 0: it is another one.
+ * A second witness beside the symbol, which may be a label within a function or before it, or have
+ * a wrong size: for exceptions the compiler wrote down what function the place belongs to that the
+ * jump will take. Return: the function's bytes; 0: it is another one.
  */
 static size_t extent(const struct unwind_image *image, const struct found *f)
 {
@@ -455,7 +472,10 @@ static void patch(struct object *o, const struct code_range *to, unsigned famili
 	for (unsigned i = 0; i < o->count; i++)
 		if (chosen(&o->found[i], families))
 			protect(o, &o->found[i], 0);
-	/* What does the work may lie anywhere in it. Nor is a handler counted, then, that allocates while it interrupts this. */
+	/*
+	 * What does the work may lie anywhere in it. Nor is a handler counted, then, that allocates
+	 * while it interrupts this.
+	 */
 	next_carried[held_count] = (struct code_range){ o->lo, o->hi };
 }
 
@@ -572,7 +592,9 @@ static int describe(struct object *o)
 
 void own_hook_all(void)
 {
-	/* what such an object exports; its names are looked through only where it has one of these */
+	/*
+	 * what such an object exports; its names are looked through only where it has one of these
+	 */
 	static const char *const signs[] = { "mallocx", "je_malloc", "_rjem_malloc", "tc_malloc",
 					     "mi_malloc" };
 	uintptr_t lo;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * own.h - allocators that a program carries inside its executable, or under names of their own: jemalloc in a Rust
- * program (_rjem_malloc), a linked mimalloc or tcmalloc, a malloc that the executable defines itself. The loader leads
- * nobody from those names to us, so the functions' heads are moved aside and a jump to our hooks takes their place; the
- * program's own allocator goes on serving. The outermost call counts, as everywhere.
+ * own.h - allocators that a program carries inside its executable, or under names of their own:
+ * jemalloc in a Rust program (_rjem_malloc), a linked mimalloc or tcmalloc, a malloc that the
+ * executable defines itself. The loader leads nobody from those names to us, so the functions'
+ * heads are moved aside and a jump to our hooks takes their place; the program's own allocator goes
+ * on serving. The outermost call counts, as everywhere.
  */
 #ifndef PATCH_OWN_H
 #define PATCH_OWN_H
@@ -48,8 +49,13 @@ enum own_family {
 	OWN_RJEM,
 	OWN_TC,
 	OWN_MI,
-	OWN_MOZ, /* blocks of a place that is named; free() and realloc() are the standard ones: only beside those */
-	OWN_OPERATORS, /* new and delete, defined by the executable: only beside one of the others */
+	/*
+	 * blocks of a place that is named; free() and realloc() are the standard ones: only beside
+	 * those
+	 */
+	OWN_MOZ,
+	/* new and delete, defined by the executable: only beside one of the others */
+	OWN_OPERATORS,
 	OWN_FAMILIES
 };
 #define OWN_BIT(family) (1u << (family))
@@ -62,10 +68,16 @@ struct own_name {
 };
 
 extern const char *const own_titles[OWN_FAMILIES] HIDDEN;
-/** own_prefix() - what a family's names begin with; "" = nothing. Its functions may be local symbols where it has one. */
+/**
+ * own_prefix() - what a family's names begin with; "" = nothing. Its functions may be local symbols
+ * where it has one.
+ */
 extern const char *const own_prefix[OWN_FAMILIES] HIDDEN;
 
-/** own_name() - what the symbol @name is, NULL: nothing of ours; *@family whose. Reentrant; some 20 ns for most. */
+/**
+ * own_name() - what the symbol @name is, NULL: nothing of ours; *@family whose. Reentrant; some 20
+ * ns for most.
+ */
 const struct own_name *own_name(const char *name, enum own_family *family) HIDDEN;
 
 /* ---- own_hooks.c, by way of own_entry_x86_64.S ---- */
@@ -84,7 +96,10 @@ uint64_t own_release(OWN_ARGS) HIDDEN;
 uint64_t own_resize(OWN_ARGS) HIDDEN;
 uint64_t own_resize_in_place(OWN_ARGS) HIDDEN;
 
-/** own_next_release() - what the stub stands for, called with @ax in the register of the result: it may return none. */
+/**
+ * own_next_release() - what the stub stands for, called with @ax in the register of the result: it
+ * may return none.
+ */
 uint64_t own_next_release(uint64_t a, uint64_t b, uint64_t c, uint64_t d,
 			  const struct own_call *own, uint64_t ax) HIDDEN;
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * own_hooks.c - hooks of allocators that the program carries itself, see own.h. One for each kind of function; which
- * argument is what, the call's description says.
+ * own_hooks.c - hooks of allocators that the program carries itself, see own.h. One for each kind
+ * of function; which argument is what, the call's description says.
  */
 #include <string.h>
 
 #include "patch/own.h"
 #include "preload/body.h"
 
-/* In functions that call the next definition: some look who calls them along the frame pointers, sanitizers' for example. */
+/*
+ * In functions that call the next definition: some look who calls them along the frame pointers,
+ * sanitizers' for example.
+ */
 static ALWAYS_INLINE void keep_frame_pointer(void)
 {
 	__asm__ volatile("" : : "r"(__builtin_frame_address(0)));
@@ -20,7 +23,10 @@ static ALWAYS_INLINE uint64_t argument(unsigned which, uint64_t a, uint64_t b, u
 	return which == 0 ? a : which == 1 ? b : which == 2 ? c : d;
 }
 
-/* A product that overflows is more than there can be: the call fails, and is not taken for one of 0 bytes. */
+/*
+ * A product that overflows is more than there can be: the call fails, and is not taken for one of 0
+ * bytes.
+ */
 static ALWAYS_INLINE size_t asked(const struct own_call *own, uint64_t a, uint64_t b, uint64_t c,
 				  uint64_t d)
 {
@@ -144,7 +150,10 @@ static COLD void *resize_slow(struct thread *t, const struct own_call *own,
 		return block;
 	}
 	if ((answer & MODE_MASK) == MODE_SUSPENDED) {
-		/* allocations are not recorded now, so nothing can take the address before this free is written */
+		/*
+		 * allocations are not recorded now, so nothing can take the address before this
+		 * free is written
+		 */
 		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = resize(call, old, size);
 		t->sync = SYNC_IN(SYNC_OWN, sp);
@@ -211,9 +220,9 @@ HIDDEN uint64_t own_resize_in_place(OWN_ARGS)
 }
 
 /*
- * The personality of the entries' frames: an exception passes (std::bad_alloc out of an operator new), or the thread ends
- * in the midst of it. The hook is left then. Numbers of the Itanium C++ ABI, exception handling, 1.6.1 and 1.6.2: 2 is
- * _UA_CLEANUP_PHASE, 8 _URC_CONTINUE_UNWIND.
+ * The personality of the entries' frames: an exception passes (std::bad_alloc out of an operator
+ * new), or the thread ends in the midst of it. The hook is left then. Numbers of the Itanium C++
+ * ABI, exception handling, 1.6.1 and 1.6.2: 2 is _UA_CLEANUP_PHASE, 8 _URC_CONTINUE_UNWIND.
  */
 HIDDEN int own_personality(int version, int actions, uint64_t class, void *exception,
 			   void *context);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * own_names.c - the public functions of the allocators that programs carry. Sources: jemalloc(3), the headers of
- * tcmalloc (gperftools/tcmalloc.h) and mimalloc (mimalloc.h 1.7 to 3.6), Firefox's mozmemory.h, malloc(3), and the C++ ABI's names.
- * An executable that has a malloc() of its own may have a strdup() that goes another way to the same heap (Firefox has). What releases
- * many blocks at once (mi_heap_destroy(), jemalloc's arenas) names none of them and is not there; nor is what takes more than
- * four arguments (mi_recalloc_aligned_at()): what those call counts.
+ * own_names.c - the public functions of the allocators that programs carry. Sources: jemalloc(3),
+ * the headers of tcmalloc (gperftools/tcmalloc.h) and mimalloc (mimalloc.h 1.7 to 3.6), Firefox's
+ * mozmemory.h, malloc(3), and the C++ ABI's names. An executable that has a malloc() of its own may
+ * have a strdup() that goes another way to the same heap (Firefox has). What releases many blocks
+ * at once (mi_heap_destroy(), jemalloc's arenas) names none of them and is not there; nor is what
+ * takes more than four arguments (mi_recalloc_aligned_at()): what those call counts.
  */
 #include <string.h>
 

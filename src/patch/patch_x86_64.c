@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * patch_x86_64.c - heads of functions of x86-64: how long instructions are, which can move, and how.
+ * patch_x86_64.c - heads of functions of x86-64: how long instructions are, which can move, and
+ * how.
  *
- * Encodings: Intel SDM vol. 2, chapter 2 (prefixes, ModRM, VEX, EVEX) and appendix A (opcode maps). What is not known there
- * in 64-bit mode is unknown here; so are 3DNow!, XOP, PadLock and APX, and branches with an operand size prefix, which
- * one maker's processors take for 16-bit ones and the other's ignore.
+ * Encodings: Intel SDM vol. 2, chapter 2 (prefixes, ModRM, VEX, EVEX) and appendix A (opcode maps).
+ * What is not known there in 64-bit mode is unknown here; so are 3DNow!, XOP, PadLock and APX, and
+ * branches with an operand size prefix, which one maker's processors take for 16-bit ones and the
+ * other's ignore.
  */
 #include <string.h>
 
@@ -39,9 +41,10 @@ struct insn {
 };
 
 /*
- * What follows an opcode. M: ModRM and what that asks for; B, Z: the same and an immediate of one byte, of the operand's
- * size but at most four; b, w, z: only such an immediate; v: one of the operand's full size; a: an address; e: three bytes;
- * j, J: a short or a near branch; n: nothing. Prefixes, escapes and what does not exist: -.
+ * What follows an opcode. M: ModRM and what that asks for; B, Z: the same and an immediate of one
+ * byte, of the operand's size but at most four; b, w, z: only such an immediate; v: one of the
+ * operand's full size; a: an address; e: three bytes; j, J: a short or a near branch; n: nothing.
+ * Prefixes, escapes and what does not exist: -.
  */
 static const char one[256 + 1] = "MMMMbz--MMMMbz--" /* 00 */
 				 "MMMMbz--MMMMbz--"
@@ -59,7 +62,10 @@ static const char one[256 + 1] = "MMMMbz--MMMMbz--" /* 00 */
 				 "MMMM---nMMMMMMMM"
 				 "jjjjbbbbJJ-jnnnn" /* e0 */
 				 "-n--nnMMnnnnnnMM";
-/* Behind 0F. Moves of control registers (20) have a ModRM byte that never asks for more: as an immediate of one byte. */
+/*
+ * Behind 0F. Moves of control registers (20) have a ModRM byte that never asks for more: as an
+ * immediate of one byte.
+ */
 static const char two[256 + 1] = "MMMM-nnnnn-n-M--" /* 00 */
 				 "MMMMMMMMMMMMMMMM"
 				 "bbbb----MMMMMMMM" /* 20 */
@@ -77,8 +83,9 @@ static const char two[256 + 1] = "MMMM-nnnnn-n-M--" /* 00 */
 				 "MMMMMMMMMMMMMMMM" /* e0 */
 				 "MMMMMMMMMMMMMMMM";
 /*
- * The other maps: a bit says that the opcode exists, for any size and prefix; a word for sixteen. All have a ModRM byte
- * (but VEX 77); those behind 3A have an immediate byte, those of VEX_1 and EVEX_1 where the map behind 0F has one.
+ * The other maps: a bit says that the opcode exists, for any size and prefix; a word for sixteen.
+ * All have a ModRM byte (but VEX 77); those behind 3A have an immediate byte, those of VEX_1 and
+ * EVEX_1 where the map behind 0F has one.
  */
 static const uint16_t known[][16] = {
 	[TWO_38] = { 0x0fff, 0x70b1, 0x0f3f, 0xffbf, 0x0003, 0, 0, 0, 0x0007, 0, 0, 0, 0xbf00,
@@ -102,7 +109,10 @@ static const uint16_t known[][16] = {
 		     0x00c0, 0, 0 },
 };
 
-/* Prefixes of @b, which has room for INSN_MAX and more. Return: how many; INSN_MAX where there is nothing else. */
+/*
+ * Prefixes of @b, which has room for INSN_MAX and more. Return: how many; INSN_MAX where there is
+ * nothing else.
+ */
 static unsigned read_prefixes(const uint8_t *b, struct insn *insn)
 {
 	for (unsigned at = 0; at < INSN_MAX; at++) {
@@ -130,7 +140,10 @@ static unsigned read_prefixes(const uint8_t *b, struct insn *insn)
 			insn->prefixes |= PREFIX_F3;
 			break;
 		default:
-			/* a REX prefix counts only right before the opcode: followed by another one, which has no entry, it is unknown */
+			/*
+			 * a REX prefix counts only right before the opcode: followed by another
+			 * one, which has no entry, it is unknown
+			 */
 			if ((b[at] & 0xf0) != 0x40)
 				return at;
 			insn->prefixes |= REX | (b[at] & 8 ? REX_W : 0);
@@ -140,7 +153,9 @@ static unsigned read_prefixes(const uint8_t *b, struct insn *insn)
 	return INSN_MAX;
 }
 
-/* The map behind VEX's or EVEX's prefix at @b. Return: the prefix's bytes; 0: there is no such map. */
+/*
+ * The map behind VEX's or EVEX's prefix at @b. Return: the prefix's bytes; 0: there is no such map.
+ */
 static unsigned read_vex(const uint8_t *b, struct insn *insn)
 {
 	static const uint8_t evex_map[8] = { 0, EVEX_1, EVEX_2, EVEX_3, 0, EVEX_5, EVEX_6, 0 };
@@ -274,7 +289,10 @@ static unsigned immediate(char form, const struct insn *insn)
 	return insn->map == ONE && insn->opcode == 0xf7 && reg < 2 ? word : 0;
 }
 
-/* The instruction at @code, of which @left bytes can be read. Return: its length; 0: unknown or cut short. */
+/*
+ * The instruction at @code, of which @left bytes can be read. Return: its length; 0: unknown or cut
+ * short.
+ */
 static unsigned decode(const uint8_t *code, size_t left, struct insn *insn)
 {
 	uint8_t b[2 * INSN_MAX + 2] = { 0 }; /* zeros behind the end spare a check at each step */
@@ -431,9 +449,10 @@ static int shadow_stack(void)
 }
 
 /*
- * A call moves if the head ends with it: what it calls shall return into the function, not into the trampoline, so that the
- * return address is pushed and a jump made (put_call()). Hence none with operands on the stack, or in r12, whose encoding is
- * the stack pointer's but for a prefix. A shadow stack would not know of that address.
+ * A call moves if the head ends with it: what it calls shall return into the function, not into the
+ * trampoline, so that the return address is pushed and a jump made (put_call()). Hence none with
+ * operands on the stack, or in r12, whose encoding is the stack pointer's but for a prefix. A
+ * shadow stack would not know of that address.
  */
 static int call_moves(const struct insn *insn, unsigned end)
 {
@@ -451,10 +470,11 @@ unsigned patch_length(const uint8_t *code, size_t bytes)
 }
 
 /*
- * Does nothing in the function lead into its head? Data and padding may stand behind the last return: code whose end was
- * reached, where no branch led further and none went through a table, is all that runs as far as can be seen. From there on
- * the reading goes on (handlers of exceptions stand there), but what is unknown is skipped a byte at a time, as
- * disassemblers do. Data that looks like a branch into the head makes us refuse; that is the harmless side to err on. An
+ * Does nothing in the function lead into its head? Data and padding may stand behind the last
+ * return: code whose end was reached, where no branch led further and none went through a table, is
+ * all that runs as far as can be seen. From there on the reading goes on (handlers of exceptions
+ * stand there), but what is unknown is skipped a byte at a time, as disassemblers do. Data that
+ * looks like a branch into the head makes us refuse; that is the harmless side to err on. An
  * unknown instruction before there ends it: behind it a branch could hide.
  */
 static int leads_nowhere_inside(const uint8_t *code, size_t bytes, unsigned head)
@@ -512,7 +532,10 @@ struct outside {
 	const uint8_t *at[OUTSIDE_MAX];
 };
 
-/* Return: 1 the branch at @at leads into the head. What it leads to outside of the function will be looked at. */
+/*
+ * Return: 1 the branch at @at leads into the head. What it leads to outside of the function will be
+ * looked at.
+ */
 static int follow(struct outside *o, const uint8_t *at, const struct insn *insn)
 {
 	if (!insn->relative || insn->relative == OPERAND || is_call(insn))
@@ -565,7 +588,9 @@ int patch_does_nothing(const uint8_t *code, size_t bytes)
 	return at < bytes && code[at] == 0xc3;
 }
 
-/* From the end of an instruction at @from to @target. Return: 0: further than four bytes can say. */
+/*
+ * From the end of an instruction at @from to @target. Return: 0: further than four bytes can say.
+ */
 static int reckon(uint8_t *disp, uintptr_t from, uintptr_t target)
 {
 	int64_t wide = (int64_t)(target - from);
@@ -574,7 +599,10 @@ static int reckon(uint8_t *disp, uintptr_t from, uintptr_t target)
 	return narrow == wide;
 }
 
-/* A near jump, with condition @cc of a short or near conditional one, at @out, which will stand at @at. Return: bytes; 0. */
+/*
+ * A near jump, with condition @cc of a short or near conditional one, at @out, which will stand at
+ * @at. Return: bytes; 0.
+ */
 static unsigned put_branch(uint8_t *out, uintptr_t at, int cc, uintptr_t target)
 {
 	unsigned bytes = cc < 0 ? 5 : 6;
@@ -585,7 +613,10 @@ static unsigned put_branch(uint8_t *out, uintptr_t at, int cc, uintptr_t target)
 }
 
 #define PUSH_BYTES 13
-/* push takes the lower half of @value and extends it by its sign; the upper half is written over that. */
+/*
+ * push takes the lower half of @value and extends it by its sign; the upper half is written over
+ * that.
+ */
 static void put_push(uint8_t *out, uint64_t value)
 {
 	static const uint8_t upper[4] = { 0xc7, 0x44, 0x24, 0x04 };
@@ -595,7 +626,10 @@ static void put_push(uint8_t *out, uint64_t value)
 	memcpy(out + 9, (uint8_t *)&value + 4, 4);
 }
 
-/* The instruction at @code, at @out, which will stand at @at. Return: bytes; 0: something does not reach. */
+/*
+ * The instruction at @code, at @out, which will stand at @at. Return: bytes; 0: something does not
+ * reach.
+ */
 static unsigned put_insn(uint8_t *out, uintptr_t at, const uint8_t *code, const struct insn *insn)
 {
 	unsigned pushed = is_call(insn) ? PUSH_BYTES : 0, bytes = insn->bytes;
@@ -607,7 +641,9 @@ static unsigned put_insn(uint8_t *out, uintptr_t at, const uint8_t *code, const 
 	if (insn->relative)
 		target += (intptr_t)displacement(code, insn);
 	if (insn->relative == BRANCH_SHORT || insn->relative == BRANCH_NEAR) {
-		/* prefixes are left away: of those that are let through none changes where it goes */
+		/*
+		 * prefixes are left away: of those that are let through none changes where it goes
+		 */
 		int conditional = insn->map == TWO || insn->opcode < 0x80;
 		bytes = put_branch(out, at, conditional ? insn->opcode & 15 : -1, target);
 		return bytes ? pushed + bytes : 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* body.h - what the hooks have in common, inlined into each: hooks.c (malloc and its family) and own_hooks.c of patch. */
+/*
+ * body.h - what the hooks have in common, inlined into each: hooks.c (malloc and its family) and
+ * own_hooks.c of patch.
+ */
 #ifndef PRELOAD_BODY_H
 #define PRELOAD_BODY_H
 
@@ -7,9 +10,9 @@
 #include "preload/note.h"
 
 /*
- * An event belongs to the operator new that led here, if one did: the outermost call counts. The runtime asks for what
- * was asked of it, at least 1, rounded up to a multiple of @align at most; anything else is its own affair (the exception
- * of an operator new that failed).
+ * An event belongs to the operator new that led here, if one did: the outermost call counts. The
+ * runtime asks for what was asked of it, at least 1, rounded up to a multiple of @align at most;
+ * anything else is its own affair (the exception of an operator new that failed).
  */
 static ALWAYS_INLINE void note_obtained_aligned(struct thread *t, const void *block, size_t size,
 						size_t align, REGS)
@@ -17,7 +20,10 @@ static ALWAYS_INLINE void note_obtained_aligned(struct thread *t, const void *bl
 	uint64_t pc = caller_pc(sp);
 	if (t->outer.sp) {
 		const struct outer *o = &t->outer;
-		/* left behind by an exception? then the word is gone, or this is not the runtime's call */
+		/*
+		 * left behind by an exception? then the word is gone, or this is not the runtime's
+		 * call
+		 */
 		if (o->sp > sp && o->sp - sp < OUTER_REACH && in_outer(o, pc) &&
 		    caller_pc(o->sp) == o->pc) {
 			if (size - (o->size ? o->size : 1) < align) {
@@ -38,7 +44,10 @@ static ALWAYS_INLINE void note_obtained(struct thread *t, const void *block, siz
 	note_obtained_aligned(t, block, size, 1, sp, bp, bx);
 }
 
-/* A call of @size bytes that is not recorded. The operator new that led here, if one did, has its count with that. */
+/*
+ * A call of @size bytes that is not recorded. The operator new that led here, if one did, has its
+ * count with that.
+ */
 static COLD void count_obtained(struct thread *t, uint32_t answer, size_t size)
 {
 	if (t->outer.sp && !t->outer.size && size == 1)
@@ -56,9 +65,10 @@ static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *bloc
 }
 
 /*
- * Around the next definition, for a call that is not recorded. What it calls in turn is not lost once more, where there is no
- * slot. Within the hook of another call its frame is the first that an exception passes, and may be the last: an allocator may
- * catch what it threw itself (an operator new that does not throw, made of one that does).
+ * Around the next definition, for a call that is not recorded. What it calls in turn is not lost
+ * once more, where there is no slot. Within the hook of another call its frame is the first that an
+ * exception passes, and may be the last: an allocator may catch what it threw itself (an operator
+ * new that does not throw, made of one that does).
  */
 static inline void passed_begin(struct thread *t, uint32_t answer, uint64_t sp)
 {
@@ -77,8 +87,8 @@ static inline void passed_end(struct thread *t, uint32_t answer)
 }
 
 /*
- * Common begin and end of a call that obtains a block, where the next definition may come back to a hook. @sync is what
- * obtain_enter() returned.
+ * Common begin and end of a call that obtains a block, where the next definition may come back to a
+ * hook. @sync is what obtain_enter() returned.
  */
 static inline uint32_t obtain_enter(struct thread *t, int *fast, uint64_t sp)
 {

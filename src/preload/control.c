@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control.c - switching from inside: calls that a program may look up, and the toggle on SIGUSR1 and SIGUSR2. */
+/*
+ * control.c - switching from inside: calls that a program may look up, and the toggle on SIGUSR1
+ * and SIGUSR2.
+ */
 #include "preload/control.h"
 
 #include <errno.h>
@@ -119,7 +122,9 @@ EXPORT void memory_profiler_set_marker(uint32_t marker)
 	byteledger_heap_set_marker(marker);
 }
 
-/* Times are the cycle counter's, and decide the order of events: no event can be given another one. */
+/*
+ * Times are the cycle counter's, and decide the order of events: no event can be given another one.
+ */
 EXPORT void memory_profiler_override_next_timestamp(uint64_t us)
 {
 	static uint32_t told;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork.c - what happens around a fork of the C library's: the child is followed where that was asked for, and never
- * writes into its parent's book.
+ * fork.c - what happens around a fork of the C library's: the child is followed where that was
+ * asked for, and never writes into its parent's book.
  */
 #include "preload/fork.h"
 
@@ -20,9 +20,10 @@
 /* ---- a fork by a signal handler that interrupted a hook ---- */
 
 /*
- * The hook goes on in the child, and its ring, its place and the stepper's memory are shared with the parent, where the
- * same hook goes on: the child gets its own. Copied before, while nobody else writes there. Such a child is not followed:
- * what the hook is about to write belongs to neither book. Each thread has its own: several may fork at once.
+ * The hook goes on in the child, and its ring, its place and the stepper's memory are shared with
+ * the parent, where the same hook goes on: the child gets its own. Copied before, while nobody else
+ * writes there. Such a child is not followed: what the hook is about to write belongs to neither
+ * book. Each thread has its own: several may fork at once.
  */
 struct kept_hook {
 	struct wire_heap_slot slot;
@@ -77,7 +78,10 @@ void fork_settle(void)
 	process.starter_heap = NULL;
 }
 
-/* Tell our recorder the moment at which the child's books begin: it hands the blocks that live then to the child's. */
+/*
+ * Tell our recorder the moment at which the child's books begin: it hands the blocks that live then
+ * to the child's.
+ */
 static void announce(struct thread *t)
 {
 	if (process.raw)
@@ -91,9 +95,10 @@ static void announce(struct thread *t)
 		to[0] = (uint64_t)t->fork_number << 8 | WIRE_FORK;
 		ring_publish(t, 8);
 		/*
-		 * As the recorder's beat does: whatever other threads write from here on begins with a stamp, which is
-		 * later than this one's. Without it a free that followed the fork within a beat, or before the
-		 * recorder's first, could be read in front of it, and the child would not inherit the block.
+		 * As the recorder's beat does: whatever other threads write from here on begins
+		 * with a stamp, which is later than this one's. Without it a free that followed the
+		 * fork within a beat, or before the recorder's first, could be read in front of it,
+		 * and the child would not inherit the block.
 		 */
 		__atomic_add_fetch(&process.heap->tick, 1, __ATOMIC_SEQ_CST);
 	}

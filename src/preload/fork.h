@@ -10,8 +10,8 @@ void fork_prepare(void) HIDDEN;
 void fork_parent(void) HIDDEN;
 void fork_child(void) HIDDEN;
 /**
- * fork_settle() - let go of the parent's book if what starts this child's recorder has done so. Any thread, in a hook too; a
- * system call where something is to be settled.
+ * fork_settle() - let go of the parent's book if what starts this child's recorder has done so. Any
+ * thread, in a hook too; a system call where something is to be settled.
  */
 void fork_settle(void) HIDDEN;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames.c - unwind entries that the loader does not announce: .eh_frame of an object without the header that names it, and
- * .debug_frame, which is not mapped. Both stand in the file's section table only, and are looked for once an address of the
- * object has no entry otherwise. The file is read, never mapped: who cuts it meanwhile must not end the program.
+ * frames.c - unwind entries that the loader does not announce: .eh_frame of an object without the
+ * header that names it, and .debug_frame, which is not mapped. Both stand in the file's section
+ * table only, and are looked for once an address of the object has no entry otherwise. The file is
+ * read, never mapped: who cuts it meanwhile must not end the program.
  */
 #include "preload/frames.h"
 

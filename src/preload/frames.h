@@ -14,8 +14,9 @@ struct frames_object {
 };
 
 /**
- * frames_load() - read the section table of the file @path and fill @to, which is zeroed, with what of it is not announced by a
- * header. Some ten system calls; under the lock of modules.c. What cannot be read is left out.
+ * frames_load() - read the section table of the file @path and fill @to, which is zeroed, with what
+ * of it is not announced by a header. Some ten system calls; under the lock of modules.c. What
+ * cannot be read is left out.
  */
 void frames_load(const char *path, const struct frames_object *object, struct unwind_frames *to);
 

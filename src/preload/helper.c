@@ -87,7 +87,10 @@ struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 
 /* ---- starting the recorder ---- */
 
-/* Everything that the two children need, prepared before: they share the program's memory and must not touch it. */
+/*
+ * Everything that the two children need, prepared before: they share the program's memory and must
+ * not touch it.
+ */
 #define SETTINGS_MAX 16
 
 struct launch {
@@ -99,8 +102,8 @@ struct launch {
 	volatile int beside;           /* somebody is at it beside the child of a fork */
 	int settled;                   /* @parent is not looked at any more */
 	struct wire_heap_header *heap; /* what is to be recorded */
-	const struct wire_heap_header
-		*parent; /* the book of a parent whose recorder is on its way; NULL: none */
+	/* the book of a parent whose recorder is on its way; NULL: none */
+	const struct wire_heap_header *parent;
 	char **env;
 	uint64_t env_bytes;
 	const char *settings[SETTINGS_MAX]; /* NAME=VALUE */
@@ -114,7 +117,10 @@ struct launch {
 #define CHILD_STACK 16384
 static char child_stack[2][CHILD_STACK] __attribute__((aligned(64)));
 
-/* How long a recorder may take to write its word; one that is at it longer, on a busy machine, is taken to be there. */
+/*
+ * How long a recorder may take to write its word; one that is at it longer, on a busy machine, is
+ * taken to be there.
+ */
 #define WORD_WAIT_NS 2000000000u
 
 static void arrange_files(const struct launch *launch)
@@ -129,8 +135,8 @@ static void arrange_files(const struct launch *launch)
 		sys3(SYS_dup3, null, 0, 0);
 	sys3(SYS_dup3, 0, 1, 0);
 	/*
-	 * What a loader or a shell says in place of the recorder is not for the program's stderr. The recorder finds that
-	 * behind its descriptor, for the one line about its own trouble.
+	 * What a loader or a shell says in place of the recorder is not for the program's stderr.
+	 * The recorder finds that behind its descriptor, for the one line about its own trouble.
 	 */
 	if (sys_failed(sys3(SYS_dup3, 2, WIRE_RECORDER_STDERR, 0)))
 		sys3(SYS_dup3, 0, WIRE_RECORDER_STDERR, 0);
@@ -153,8 +159,8 @@ static __attribute__((noreturn, noinline)) void run_helper(struct launch *launch
 }
 
 /*
- * As vfork() does, but libc's would write errno, which belongs to the program beside us. The child has its frames below ours
- * and never comes back.
+ * As vfork() does, but libc's would write errno, which belongs to the program beside us. The child
+ * has its frames below ours and never comes back.
  */
 static __attribute__((noinline)) long spawn_helper(struct launch *launch)
 {
@@ -176,21 +182,28 @@ static uint32_t recorder_of(const struct wire_heap_header *parent)
 	return pid;
 }
 
-/* Its first heartbeat, or that it cannot record what it is asked to, of which it says itself why. */
+/*
+ * Its first heartbeat, or that it cannot record what it is asked to, of which it says itself why.
+ */
 static int has_word(const struct wire_heap_header *heap)
 {
 	return __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_ACQUIRE) ||
 	       __atomic_load_n(&heap->detach, __ATOMIC_ACQUIRE);
 }
 
-/* Until the recorder @pid has written its word or ended. That it was executed says nothing: its loader may end it. */
+/*
+ * Until the recorder @pid has written its word or ended. That it was executed says nothing: its
+ * loader may end it.
+ */
 static int await_word(struct launch *launch, long pid)
 {
 	const struct timespec pause = { 0, 1000000 };
 	uint64_t until = now_ns() + WORD_WAIT_NS;
 	int status = 0;
 	for (;;) {
-		/* a wait for the recorder's beat: filters that a program inherits may know no sleep */
+		/*
+		 * a wait for the recorder's beat: filters that a program inherits may know no sleep
+		 */
 		uint32_t tick = __atomic_load_n(&launch->heap->tick, __ATOMIC_ACQUIRE);
 		if (has_word(launch->heap))
 			break;
@@ -251,7 +264,10 @@ static int run_beside(void *arg)
 	return 0;
 }
 
-/* It has ended before the child of the fork goes on: whoever looks for children finds none that the program has not made. */
+/*
+ * It has ended before the child of the fork goes on: whoever looks for children finds none that the
+ * program has not made.
+ */
 static int run_middle_beside(void *arg)
 {
 	struct launch *launch = arg;
@@ -371,8 +387,8 @@ static int ready(const struct options *opt, int fd, struct wire_heap_header *hea
 {
 	int subreaper = 0;
 	/*
-	 * The helper's exit signal of 0 becomes SIGCHLD on exec: whoever inherits it sees a child that it never made.
-	 * Where that is the program itself no helper is started.
+	 * The helper's exit signal of 0 becomes SIGCHLD on exec: whoever inherits it sees a child
+	 * that it never made. Where that is the program itself no helper is started.
 	 */
 	sys2(SYS_prctl, PR_GET_CHILD_SUBREAPER, &subreaper);
 	if (sys0(SYS_getpid) == 1 || subreaper || process.reaper) {
@@ -454,8 +470,8 @@ int helper_settled(void)
 /* ---- raw mode ---- */
 
 /*
- * Rings that never wrap, in a sparse file: what is not touched costs nothing. The scratch memory, which nobody reads, has
- * its place there and lies in private memory.
+ * Rings that never wrap, in a sparse file: what is not touched costs nothing. The scratch memory,
+ * which nobody reads, has its place there and lies in private memory.
  */
 static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot, unsigned shift)
 {
@@ -470,7 +486,10 @@ static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot
 	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		uint32_t ring, scratch;
 		wire_heap_slot_sizes(i, &ring, &scratch);
-		/* the further ones, of a large budget, stay small: readers refuse files of more than 16 GiB */
+		/*
+		 * the further ones, of a large budget, stay small: readers refuse files of more
+		 * than 16 GiB
+		 */
 		uint64_t bytes = (uint64_t)ring << (i < WIRE_HEAP_SLOTS || shift < 4 ? shift : 4);
 		if (slot) {
 			slot[i].ring_bytes = (uint32_t)bytes;
@@ -485,8 +504,9 @@ static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot
 }
 
 /*
- * Size and map the file; the tables get disk space now, the rings piece by piece (ring.c): a store to a page for which the
- * disk has no room ends a program by SIGBUS. Return: the mapping, or negative errno.
+ * Size and map the file; the tables get disk space now, the rings piece by piece (ring.c): a store
+ * to a page for which the disk has no room ends a program by SIGBUS. Return: the mapping, or
+ * negative errno.
  */
 static long raw_map(int fd, uint64_t budget, unsigned shift)
 {
@@ -552,7 +572,10 @@ struct wire_heap_header *helper_raw(const struct options *opt)
 		log_line(LOG_ERROR, "cannot create %s: error %d", path, -fd);
 		return NULL;
 	}
-	/* 1 GiB for each of the first threads, or what limits of file size and address space leave; all of it sparse */
+	/*
+	 * 1 GiB for each of the first threads, or what limits of file size and address space leave;
+	 * all of it sparse
+	 */
 	long at = -1;
 	for (unsigned shift = 9; shift-- > 0 && sys_failed(at);)
 		at = raw_map((int)fd, opt->budget, shift);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hooks.c - malloc and its family. Entered from entry_x86_64.S with the caller's registers behind the arguments.
+ * hooks.c - malloc and its family. Entered from entry_x86_64.S with the caller's registers behind
+ * the arguments.
  *
- * Each hook has a fast half, taken when one comparison says that nothing special is going on, and a slow half that
- * finds out what is. Both write the event with the same inlined body.
+ * Each hook has a fast half, taken when one comparison says that nothing special is going on, and a
+ * slow half that finds out what is. Both write the event with the same inlined body.
  */
 #include <errno.h>
 #include <string.h>
@@ -48,7 +49,10 @@ static COLD void *malloc_slow(struct thread *t, size_t size, REGS)
 	return block;
 }
 
-/* The process word changed while the allocator ran: ask again. In the child of a fork the answer is no. */
+/*
+ * The process word changed while the allocator ran: ask again. In the child of a fork the answer is
+ * no.
+ */
 static COLD void *obtained_late(struct thread *t, void *block, size_t size, REGS)
 {
 	uint32_t answer = hook_enter(t, HOOK_ALLOC, sp);
@@ -59,7 +63,10 @@ static COLD void *obtained_late(struct thread *t, void *block, size_t size, REGS
 	return block;
 }
 
-/* Before the next definition, where it needs no guard. An operator new that led here has expected its own stack. */
+/*
+ * Before the next definition, where it needs no guard. An operator new that led here has expected
+ * its own stack.
+ */
 static ALWAYS_INLINE void plain_begin(struct thread *t, uint32_t sync, uint64_t sp)
 {
 	if (likely(!t->outer.sp))
@@ -67,15 +74,17 @@ static ALWAYS_INLINE void plain_begin(struct thread *t, uint32_t sync, uint64_t 
 }
 
 /*
- * The end of malloc() and calloc() where the next definition needed no guard. What a signal handler did meanwhile is
- * recorded already and does not matter.
+ * The end of malloc() and calloc() where the next definition needed no guard. What a signal handler
+ * did meanwhile is recorded already and does not matter.
  */
 static ALWAYS_INLINE void *plain_obtained(struct thread *t, void *block, size_t size, REGS,
 					  uint32_t sync)
 {
 	t->sync = SYNC_IN(SYNC_OWN, sp);
 	barrier();
-	/* a signal handler may have forked before: the child must not write into its parent's ring */
+	/*
+	 * a signal handler may have forked before: the child must not write into its parent's ring
+	 */
 	if (unlikely(sync != proc.word)) {
 		t->sync = sync;
 		return obtained_late(t, block, size, sp, bp, bx);
@@ -111,7 +120,9 @@ static ALWAYS_INLINE void *calloc_body(struct thread *t, size_t count, size_t ea
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	void *block = next.calloc(count, each);
 	t->sync = SYNC_IN(SYNC_OWN, sp);
-	/* then the product did not overflow; not in a child that a signal handler forked meanwhile */
+	/*
+	 * then the product did not overflow; not in a child that a signal handler forked meanwhile
+	 */
 	if (likely(block && proc.word & MODE_MASK))
 		note_obtained(t, block, count * each, sp, bp, bx);
 	return block;
@@ -177,7 +188,8 @@ static COLD void free_slow(struct thread *t, void *block, REGS)
 	if (answer < PASS_MAX) {
 		if (answer != PASS && block != t->skip_free)
 			count_lost(t, answer - 1, 0, 0, 1);
-		if (next.free) /* else it can only be a block of the loader's own, early allocator */
+		/* else it can only be a block of the loader's own, early allocator */
+		if (next.free)
 			next.free(block);
 		return;
 	}
@@ -216,7 +228,10 @@ HIDDEN void hook_free(void *block, REGS)
 		return;
 	}
 	if (block == t->skip_free && sync & MODE_PLAIN) {
-		/* NULL, or operator delete's, which has noted it; the address may be given out before it returns */
+		/*
+		 * NULL, or operator delete's, which has noted it; the address may be given out
+		 * before it returns
+		 */
 		t->skip_free = NULL;
 		next.free(block);
 		return;
@@ -248,7 +263,10 @@ HIDDEN void hook_cfree(void *block, REGS)
 	hook_free(block, sp, bp, bx);
 }
 
-/* Note the free of @block, and keep silent about the free() that the next definition may make of it. */
+/*
+ * Note the free of @block, and keep silent about the free() that the next definition may make of
+ * it.
+ */
 static void sized_begin(struct thread *t, void *block, REGS)
 {
 	enter_and_note_free(t, block, sp, bp, bx);
@@ -317,7 +335,10 @@ static COLD void *realloc_slow(struct thread *t, void *old, size_t size, REGS)
 		if (block && proc.word & MODE_MASK)
 			note_obtained(t, block, size, sp, bp, bx);
 	} else if ((answer & MODE_MASK) == MODE_SUSPENDED) {
-		/* allocations are not recorded now, so nothing can take the address before this free is written */
+		/*
+		 * allocations are not recorded now, so nothing can take the address before this
+		 * free is written
+		 */
 		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = next.realloc(old, size);
 		t->sync = SYNC_IN(SYNC_OWN, sp);
@@ -350,7 +371,10 @@ HIDDEN void *hook_reallocarray(void *old, size_t count, size_t each, REGS)
 		errno = ENOMEM;
 		return NULL;
 	}
-	/* by definition the same as realloc() of the product; the caller's registers make it the outermost call */
+	/*
+	 * by definition the same as realloc() of the product; the caller's registers make it the
+	 * outermost call
+	 */
 	return hook_realloc(old, size, sp, bp, bx);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hooks.h - the C side of the entry stubs. Not called by C code, but for unit tests, which put a scripted allocator
- * into the table of next definitions.
+ * hooks.h - the C side of the entry stubs. Not called by C code, but for unit tests, which put a
+ * scripted allocator into the table of next definitions.
  */
 #ifndef PRELOAD_HOOKS_H
 #define PRELOAD_HOOKS_H
@@ -12,7 +12,10 @@
 
 #include "preload/sys.h"
 
-/* The caller's stack pointer after the return, rbp and rbx; the return address is the word below sp. */
+/*
+ * The caller's stack pointer after the return, rbp and rbx; the return address is the word below
+ * sp.
+ */
 #define REGS uint64_t sp, uint64_t bp, uint64_t bx
 
 /* How far above its own frame malloc may find the operator new that called it. */

@@ -2,9 +2,9 @@
 /*
  * hooks_cxx.c - operator new and delete.
  *
- * The next operator new may throw, so nothing is held across the call. It is remembered as the outermost call instead;
- * the malloc that it makes takes its event from there. An allocator with an operator new of its own makes none: then
- * the event is written here.
+ * The next operator new may throw, so nothing is held across the call. It is remembered as the
+ * outermost call instead; the malloc that it makes takes its event from there. An allocator with an
+ * operator new of its own makes none: then the event is written here.
  */
 #include <errno.h>
 
@@ -12,8 +12,9 @@
 #include "preload/note.h"
 
 /*
- * Whether this call was made by an operator new that is remembered already (new[] calls new). Where the runtime calls, that
- * one's frame is there; elsewhere it may be left of another stack, which is gone.
+ * Whether this call was made by an operator new that is remembered already (new[] calls new). Where
+ * the runtime calls, that one's frame is there; elsewhere it may be left of another stack, which is
+ * gone.
  */
 static ALWAYS_INLINE int inside_outer(const struct thread *t, uint64_t sp)
 {
@@ -22,7 +23,10 @@ static ALWAYS_INLINE int inside_outer(const struct thread *t, uint64_t sp)
 	       caller_pc(o->sp) == o->pc;
 }
 
-/* No C++ runtime anywhere: what the standard asks for, but for the exception that nobody could catch. */
+/*
+ * No C++ runtime anywhere: what the standard asks for, but for the exception that nobody could
+ * catch.
+ */
 static COLD void *plain_new(size_t size, uintptr_t align, REGS)
 {
 	return align ? hook_aligned_alloc(align, size, sp, bp, bx)

@@ -76,8 +76,9 @@ static int in_vfork_child(void)
 /* ---- modules ---- */
 
 /*
- * Before a dlopen() that is the first call of all, or for an object that looks into itself first. The call itself is jumped
- * to: the loader looks where the caller's object wants libraries to be looked for.
+ * Before a dlopen() that is the first call of all, or for an object that looks into itself first.
+ * The call itself is jumped to: the loader looks where the caller's object wants libraries to be
+ * looked for.
  */
 HIDDEN void note_dlopen(int flags);
 HIDDEN void note_dlopen(int flags)
@@ -128,11 +129,18 @@ EXPORT void __deregister_frame(void *begin)
 
 /* ---- thread keys ---- */
 
-/* There are 1,024; a program that wants them all gets ours. It starts nothing: allocators call it while they start. */
+/*
+ * There are 1,024; a program that wants them all gets ours. It starts nothing: allocators call it
+ * while they start.
+ */
 EXPORT int pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
 	int (*create)(pthread_key_t *, void (*)(void *)) = next.key_create;
-	if (!create) { /* not by dlsym(): before glibc 2.34 its first call makes a key, and would wait here for itself */
+	/*
+	 * not by dlsym(): before glibc 2.34 its first call makes a key, and would wait here for
+	 * itself
+	 */
+	if (!create) {
 		void *found = next_behind("pthread_key_create");
 		memcpy(&create, &found, sizeof(create));
 	}
@@ -150,9 +158,10 @@ EXPORT int __pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 /* ---- seccomp ---- */
 
 /*
- * From here on no system call, for good: threads that start later are not recorded. Strict mode takes the cycle counter away
- * too, and with it the clock of the vDSO. libseccomp, browsers and systemd first ask what the kernel knows, by calls that must
- * fail: a filter that is nowhere, strict mode with arguments. Nothing is forbidden by those.
+ * From here on no system call, for good: threads that start later are not recorded. Strict mode
+ * takes the cycle counter away too, and with it the clock of the vDSO. libseccomp, browsers and
+ * systemd first ask what the kernel knows, by calls that must fail: a filter that is nowhere,
+ * strict mode with arguments. Nothing is forbidden by those.
  */
 static void forbid(int strict, int fails)
 {
@@ -240,11 +249,14 @@ static uint64_t status_bytes(const char *text, long len, const char *key)
 	return 0;
 }
 
-/* The last word on the size of a process that ends before anybody can look; getrusage() would count what ran before the exec. */
+/*
+ * The last word on the size of a process that ends before anybody can look; getrusage() would count
+ * what ran before the exec.
+ */
 static void note_sizes(struct wire_heap_header *heap)
 {
-	static char
-		text[4096]; /* not on the stack: _exit() is called from handlers on small ones */
+	/* not on the stack: _exit() is called from handlers on small ones */
+	static char text[4096];
 	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
 	if (sys_failed(fd))
 		return;
@@ -279,7 +291,10 @@ static int mark_exiting(void)
 #define LOOK_PAUSES_MAX 10000 /* two seconds */
 #define LOOK_BEAT_NS 1000000000u
 
-/* The recorder looks once more where the memory is, if it asked for that: once this process is gone nobody can. */
+/*
+ * The recorder looks once more where the memory is, if it asked for that: once this process is gone
+ * nobody can.
+ */
 static void await_look(const struct wire_heap_header *heap)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_PAUSE_NS };
@@ -304,8 +319,9 @@ static void await_look(const struct wire_heap_header *heap)
 void process_exiting(void)
 {
 	/*
-	 * The shared file outlives the process, and whoever started that waits for its own recorder. One that the library
-	 * started is nobody's: who looks at the recording next, as scripts do, finds what is in the file by then.
+	 * The shared file outlives the process, and whoever started that waits for its own
+	 * recorder. One that the library started is nobody's: who looks at the recording next, as
+	 * scripts do, finds what is in the file by then.
 	 */
 	if (!mark_exiting())
 		return;
@@ -341,7 +357,8 @@ EXPORT void _Exit(int status)
 EXPORT void quick_exit(int status)
 {
 	resolve();
-	process_exiting(); /* its handlers may still allocate: exiting says only that nobody killed it */
+	/* its handlers may still allocate: exiting says only that nobody killed it */
+	process_exiting();
 	next.quick_exit(status);
 	__builtin_unreachable();
 }
@@ -372,8 +389,9 @@ static int exec_failed(enum exec begun, int rc)
 }
 
 /*
- * What takes this program's place is recorded as well: it finds the library, and WIRE_ENV_NEXT. Only where this is the process that is
- * recorded, and its environment of a size that fits beside it on the stack.
+ * What takes this program's place is recorded as well: it finds the library, and WIRE_ENV_NEXT.
+ * Only where this is the process that is recorded, and its environment of a size that fits beside
+ * it on the stack.
  */
 #define NEXT_ENV_MAX 4096   /* variables */
 #define NEXT_TEXT_MAX 16384 /* of each of ours */
@@ -482,8 +500,9 @@ EXPORT int execveat(int fd, const char *path, char *const *argv, char *const *en
 }
 
 /*
- * By its number: with what follows the program in its environment where that is to be recorded. If that fails the caller does it as it
- * was asked for, of which nobody sees whether it fails: the recorder looks, and is not told to stop looking.
+ * By its number: with what follows the program in its environment where that is to be recorded. If
+ * that fails the caller does it as it was asked for, of which nobody sees whether it fails: the
+ * recorder looks, and is not told to stop looking.
  */
 static __attribute__((noinline)) void exec_raw(long nr, const long arg[5])
 {

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hooks_process.h - what the hooks of hooks_process.c need to be declared for; not called from elsewhere. */
+/*
+ * hooks_process.h - what the hooks of hooks_process.c need to be declared for; not called from
+ * elsewhere.
+ */
 #ifndef PRELOAD_HOOKS_PROCESS_H
 #define PRELOAD_HOOKS_PROCESS_H
 
 #include "preload/sys.h"
 
-/** process_exiting() - leave in the header that the program ends on its own account, when, and its peak RSS. */
+/**
+ * process_exiting() - leave in the header that the program ends on its own account, when, and its
+ * peak RSS.
+ */
 void process_exiting(void) HIDDEN;
 
 /** note_syscall() - from the entry of syscall(), for the few numbers that matter. */

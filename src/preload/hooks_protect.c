@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hooks_protect.c - calls after which a page of a stack may not be readable any more. The stepper trusts what it found of a
- * thread's stack once; who closes or opens a page of one tells it. Nothing is recorded here.
+ * hooks_protect.c - calls after which a page of a stack may not be readable any more. The stepper
+ * trusts what it found of a thread's stack once; who closes or opens a page of one tells it.
+ * Nothing is recorded here.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -119,6 +120,9 @@ HIDDEN void note_syscall_memory(long nr, long at, long bytes, long third)
 	default:
 		return;
 	}
-	/* where the call ends is not seen either: a thread that is walking now goes on with what it found */
+	/*
+	 * where the call ends is not seen either: a thread that is walking now goes on with what it
+	 * found
+	 */
 	stacks_change((uint64_t)at, (uint64_t)bytes);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hooks_region.c - the address space: mmap, munmap, mremap, brk, sbrk as events of their own, with stacks. */
+/*
+ * hooks_region.c - the address space: mmap, munmap, mremap, brk, sbrk as events of their own, with
+ * stacks.
+ */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
@@ -9,7 +12,10 @@
 #include "preload/modules.h"
 #include "preload/note.h"
 
-/* Begin of a region hook. Return: below PASS_MAX: record nothing; else end with region_leave(@answer). */
+/*
+ * Begin of a region hook. Return: below PASS_MAX: record nothing; else end with
+ * region_leave(@answer).
+ */
 static uint32_t region_enter(struct thread *t, uint64_t sp)
 {
 	uint32_t answer;
@@ -95,8 +101,8 @@ static int unmapped(void *at, size_t bytes, REGS)
 	int rc;
 	if (answer >= PASS_MAX) {
 		/*
-		 * Stamped before: another thread may get the place the instant it returns. Shown to the
-		 * recorder only once it has succeeded.
+		 * Stamped before: another thread may get the place the instant it returns. Shown to
+		 * the recorder only once it has succeeded.
 		 */
 		uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
 		uint64_t *to = ring_room_slow(t, 24, 0);
@@ -190,7 +196,10 @@ HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, v
 
 extern void *__sbrk(intptr_t by) __attribute__((weak)); /* glibc's own name for it */
 
-/* Before the table is filled: constructors, and allocators that live on the break. Libc keeps the book of the break. */
+/*
+ * Before the table is filled: constructors, and allocators that live on the break. Libc keeps the
+ * book of the break.
+ */
 static COLD void *early_sbrk(intptr_t by)
 {
 	void *(*libc_sbrk)(intptr_t) = next.sbrk ? next.sbrk : __sbrk;

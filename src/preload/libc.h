@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libc.h - what the library takes of the C library beyond what glibc 2.17 shows in libc.so.6: a file that was built on a newer
- * system has to load on an older one. Functions that were other libraries' before 2.34 are taken by their old versions, and
- * weakly: programs without libdl and libpthread have none there. What came later is looked up.
+ * libc.h - what the library takes of the C library beyond what glibc 2.17 shows in libc.so.6: a
+ * file that was built on a newer system has to load on an older one. Functions that were other
+ * libraries' before 2.34 are taken by their old versions, and weakly: programs without libdl and
+ * libpthread have none there. What came later is looked up.
  */
 #ifndef PRELOAD_LIBC_H
 #define PRELOAD_LIBC_H
@@ -32,8 +33,9 @@ __asm__(".symver dlsym, dlsym@GLIBC_2.2.5\n"
 #endif
 
 /**
- * libc_find_object() - _dl_find_object(), which takes no lock; NULL before glibc 2.35. Not by a weak reference: its
- * version would have to be there, or an older loader says on the program's stderr that it is not. Any thread, in a hook too.
+ * libc_find_object() - _dl_find_object(), which takes no lock; NULL before glibc 2.35. Not by a
+ * weak reference: its version would have to be there, or an older loader says on the program's
+ * stderr that it is not. Any thread, in a hook too.
  */
 typedef int (*libc_find_object_fn)(void *pc, struct dl_find_object *result);
 extern struct libc_late {

@@ -8,7 +8,8 @@
 enum log_level { LOG_TRACE, LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 
 /**
- * log_open() - @level by name ("trace" .. "error"), NULL: errors only; @path NULL: stderr. A log that has grown beyond
+ * log_open() - @level by name ("trace" .. "error"), NULL: errors only; @path NULL: stderr. A log
+ * that has grown beyond
  * @rotate bytes (0 = never) becomes PATH.initial once, PATH.old later.
  */
 void log_open(const char *level, const char *path, uint64_t rotate) HIDDEN;

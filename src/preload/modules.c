@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * modules.c - which ELF object holds an address: asked when the stepper meets a return address for the first time, which
- * is also when the object is written into the shared module table.
+ * modules.c - which ELF object holds an address: asked when the stepper meets a return address for
+ * the first time, which is also when the object is written into the shared module table.
  *
- * The loader's _dl_find_object() takes no lock, so it may be asked from any hook. Older C libraries have only dl_iterate_phdr(),
- * which takes the loader's (recursive) lock; there a hook that runs while another thread loads an object waits for it.
+ * The loader's _dl_find_object() takes no lock, so it may be asked from any hook. Older C libraries
+ * have only dl_iterate_phdr(), which takes the loader's (recursive) lock; there a hook that runs
+ * while another thread loads an object waits for it.
  */
 #include "preload/modules.h"
 
@@ -24,14 +25,17 @@
 #include "preload/thread.h"
 #include "wire/heap_start.h"
 
-/* Every field but @seen stands still while @live; an entry that died may be taken for another object at @lo. */
+/*
+ * Every field but @seen stands still while @live; an entry that died may be taken for another
+ * object at @lo.
+ */
 struct entry {
 	const struct link_map *map;
 	uint64_t lo;
 	uint32_t live;
 	uint32_t index; /* in the shared table; UINT32_MAX where that was full */
-	uint32_t
-		name; /* hash: the loader may give a new object the place and the link map of an old one */
+	/* hash: the loader may give a new object the place and the link map of an old one */
+	uint32_t name;
 	uint32_t asked; /* whether its code has been looked at for system calls */
 	uint32_t seen;  /* the last sweep that met it, or that was under way when it came */
 	struct unwind_module module;
@@ -49,7 +53,8 @@ static const struct thread *lock; /* who holds it */
 static uint32_t sweeps;           /* how many have begun */
 static uint32_t nameless;         /* objects for which there was no entry */
 static uint64_t
-	unloads; /* dlpi_subs when last looked at: never in a hook, for it takes the loader's lock */
+	/* dlpi_subs when last looked at: never in a hook, for it takes the loader's lock */
+	unloads;
 
 #define SPINS 2000   /* some 50 us: longer than the lock is mostly held by a thread that runs */
 #define ROUNDS 20000 /* a second of them */
@@ -68,14 +73,20 @@ struct object {
 	uint32_t name_hash;
 };
 
-/* Under the lock: addresses mean something else from here on; every thread forgets what it knew of them. */
+/*
+ * Under the lock: addresses mean something else from here on; every thread forgets what it knew of
+ * them.
+ */
 static void new_generation(uint32_t gen)
 {
 	__atomic_store_n(&process.heap->module_gen, gen, __ATOMIC_RELEASE);
 	__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELEASE);
 }
 
-/* In a hook: whoever holds the lock may not run at all, and our caller may be the reason. Return: 1 it is ours. */
+/*
+ * In a hook: whoever holds the lock may not run at all, and our caller may be the reason. Return: 1
+ * it is ours.
+ */
 static int modules_lock(void)
 {
 	for (unsigned i = 0; i < SPINS; i++) {
@@ -84,7 +95,10 @@ static int modules_lock(void)
 						__ATOMIC_RELAXED))
 			return 1;
 		if (holder == &self) {
-			/* a signal handler jumped out of what we did under it: what was being retired is so now */
+			/*
+			 * a signal handler jumped out of what we did under it: what was being
+			 * retired is so now
+			 */
 			new_generation(process.heap->module_gen + 1);
 			return 1;
 		}
@@ -117,7 +131,10 @@ static uint32_t hash_name(const char *name)
 	return h;
 }
 
-/* The entry at @lo: of @object where that is given, else a dead one (@dead) or a live one of whatever object. */
+/*
+ * The entry at @lo: of @object where that is given, else a dead one (@dead) or a live one of
+ * whatever object.
+ */
 static struct entry *entry_at(uint64_t lo, const struct object *object, int dead)
 {
 	for (uint32_t at = cell_of(lo), i = 0; i < CELLS; i++, at = (at + 1) % CELLS) {
@@ -204,7 +221,10 @@ static int find_object(uint64_t pc, struct object *object)
 			object->hi = (uint64_t)found.dlfo_map_end;
 			/* the vDSO as /proc/PID/maps has it */
 			object->name = object->lo == vdso ? "[vdso]" : found.dlfo_link_map->l_name;
-			/* the headers lie at the start of the first segment in everything that linkers make */
+			/*
+			 * the headers lie at the start of the first segment in everything that
+			 * linkers make
+			 */
 			if (phdrs_of(object->lo, object->hi, object))
 				return 1;
 		}
@@ -290,7 +310,10 @@ static int same_text(const struct wire_module *row, const char *a, const char *b
 	       memcmp(text + a_len, b, b_len) == 0;
 }
 
-/* Two texts as one in the shared string area: where a row has it already, or appended. 0 where the area is full. */
+/*
+ * Two texts as one in the shared string area: where a row has it already, or appended. 0 where the
+ * area is full.
+ */
 static int put_string(const char *a, const char *b, uint32_t *off, uint16_t *len)
 {
 	struct wire_heap_header *heap = process.heap;
@@ -315,8 +338,8 @@ static int put_string(const char *a, const char *b, uint32_t *off, uint16_t *len
 
 /* What the table tells of objects that lay in a range and are gone. */
 struct former {
-	uint32_t
-		since; /* the generation since which none of them is there; 0: there never was one */
+	/* the generation since which none of them is there; 0: there never was one */
+	uint32_t since;
 	uint32_t last; /* the row of the last one */
 	int taken;     /* other code has been met there since */
 };
@@ -341,7 +364,9 @@ static struct former find_former(uint64_t lo, uint64_t hi)
 	return f;
 }
 
-/* Code was met that has no row: what lay there before must not go on, or it would be taken for it. */
+/*
+ * Code was met that has no row: what lay there before must not go on, or it would be taken for it.
+ */
 static uint32_t since_rowless(uint64_t lo, uint64_t hi)
 {
 	struct former f = find_former(lo, hi);
@@ -361,8 +386,8 @@ static int was_like(const struct wire_module *row, const struct wire_module *lik
 }
 
 /*
- * The table is full: the row of the same file at the same place that has been gone for longest begins anew. Stacks of
- * its former time were read long ago.
+ * The table is full: the row of the same file at the same place that has been gone for longest
+ * begins anew. Stacks of its former time were read long ago.
  */
 static uint32_t revive(const struct wire_module *like, const char *folder, const char *path)
 {
@@ -383,8 +408,8 @@ static uint32_t revive(const struct wire_module *like, const char *folder, const
 }
 
 /*
- * The generation since which the addresses of @o, which gets a row, have meant what they mean there; 0: always. *@later: the
- * stack under way knows the former meaning.
+ * The generation since which the addresses of @o, which gets a row, have meant what they mean
+ * there; 0: always. *@later: the stack under way knows the former meaning.
  */
 static uint32_t since_of_object(const struct object *o, const struct former *former, int *later)
 {
@@ -417,7 +442,10 @@ static uint32_t publish(const struct object *o, int *later)
 	}
 	build_id_of(o, &row);
 	struct former former = find_former(o->lo, o->hi);
-	/* the same file, by its build id: its addresses mean what they meant then, and so do the nodes made of them */
+	/*
+	 * the same file, by its build id: its addresses mean what they meant then, and so do the
+	 * nodes made of them
+	 */
 	if (former.since && !former.taken && row.build_id_len &&
 	    was_like(&rows()[former.last], &row, folder, path)) {
 		__atomic_store_n(&rows()[former.last].gen_until, 0, __ATOMIC_RELEASE);
@@ -437,7 +465,9 @@ static uint32_t publish(const struct object *o, int *later)
 	return index;
 }
 
-/* An entry for @o: that of an object which lay there before, or a new one. NULL: there are no more. */
+/*
+ * An entry for @o: that of an object which lay there before, or a new one. NULL: there are no more.
+ */
 static struct entry *place(const struct object *o, int *later)
 {
 	struct entry *e = entry_at(o->lo, NULL, 1);
@@ -482,8 +512,9 @@ static void retire(struct entry *e, uint32_t gen)
 }
 
 /*
- * Enter an object that was not met before. What overlaps it went away without a dlclose() that we saw: libc unloads its
- * converters and name services by itself. Return: its entry; NULL with *@later where this stack must end before it.
+ * Enter an object that was not met before. What overlaps it went away without a dlclose() that we
+ * saw: libc unloads its converters and name services by itself. Return: its entry; NULL with
+ * *@later where this stack must end before it.
  */
 static struct entry *add_entry(const struct object *o, int *later)
 {
@@ -509,7 +540,10 @@ static struct entry *add_entry(const struct object *o, int *later)
 	return e;
 }
 
-/* Once for each object: what its file tells of call frames. The path is the one that the table shows. */
+/*
+ * Once for each object: what its file tells of call frames. The path is the one that the table
+ * shows.
+ */
 static void search_file(struct entry *e, const struct object *o)
 {
 	static char path[4096];
@@ -568,7 +602,10 @@ static void ask_for_calls(struct entry *e, const struct object *o)
 	modules_unlock();
 }
 
-/* Not every word that a guess takes for a return address is one: strings and tables lie in objects, too. */
+/*
+ * Not every word that a guess takes for a return address is one: strings and tables lie in objects,
+ * too.
+ */
 static int in_code(const struct object *o, uint64_t pc)
 {
 	for (unsigned i = 0; i < o->phdr_count; i++)
@@ -668,8 +705,8 @@ void modules_closed(void)
 	if (!heap)
 		return;
 	/*
-	 * Nothing of the loader's is waited for under our lock: a thread may hold the loader's (in its callback of
-	 * dl_iterate_phdr(), in a constructor) and be on its way into ours.
+	 * Nothing of the loader's is waited for under our lock: a thread may hold the loader's (in
+	 * its callback of dl_iterate_phdr(), in a constructor) and be on its way into ours.
 	 */
 	dl_iterate_phdr(read_unloads, &now);
 	if (now == __atomic_load_n(&unloads, __ATOMIC_RELAXED))
@@ -680,7 +717,10 @@ void modules_closed(void)
 		dl_iterate_phdr(mark_seen, &sweep);
 	for (unsigned round = 0; !modules_lock(); round++) {
 		if (round == ROUNDS) {
-			/* its holder jumped out of a hook and has called none since: the next dlclose() looks again */
+			/*
+			 * its holder jumped out of a hook and has called none since: the next
+			 * dlclose() looks again
+			 */
 			__atomic_store_n(&unloads, 0, __ATOMIC_RELAXED);
 			return;
 		}
@@ -716,7 +756,8 @@ void modules_unmapped(uint64_t at, uint64_t bytes)
 
 void modules_forked(void)
 {
-	modules_unlock(); /* whoever held it does not exist here; rows are only entered when they are whole */
+	/* whoever held it does not exist here; rows are only entered when they are whole */
+	modules_unlock();
 }
 
 void modules_init(void)

@@ -18,7 +18,9 @@ static const char *hex(const char *at, uint64_t *value)
 	}
 }
 
-/* The path in a line of /proc/self/maps, if that mapping holds @lo; NULL: another one, or no file. */
+/*
+ * The path in a line of /proc/self/maps, if that mapping holds @lo; NULL: another one, or no file.
+ */
 static char *path_in(char *line, uint64_t lo)
 {
 	static const char gone[] = " (deleted)";

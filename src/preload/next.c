@@ -50,8 +50,9 @@ static void look(void *handle, void *slot, const char *name)
 }
 
 /*
- * As look() behind us, where there may be none: then dlsym() would ask the program's allocator for an error text, and release
- * that, before main() maybe, when it is not ready (measured: GCL's free() crashes then).
+ * As look() behind us, where there may be none: then dlsym() would ask the program's allocator for
+ * an error text, and release that, before main() maybe, when it is not ready (measured: GCL's
+ * free() crashes then).
  */
 static void look_if_there(void *slot, const char *name)
 {
@@ -70,13 +71,19 @@ static uint8_t replaced(const char *name)
 	return found && (uintptr_t)found - own_code.lo >= own_code.hi - own_code.lo;
 }
 
-/* Whether @code, one of the operators behind ours, calls others: the runtime's do, an allocator's own do not. */
+/*
+ * Whether @code, one of the operators behind ours, calls others: the runtime's do, an allocator's
+ * own do not.
+ */
 static int calls_others(const void *code)
 {
 	return (uintptr_t)code - allocator_lo >= allocator_hi - allocator_lo;
 }
 
-/* The runtime's forms for arrays, without exceptions and with a size call the plain one, aligned ones theirs. */
+/*
+ * The runtime's forms for arrays, without exceptions and with a size call the plain one, aligned
+ * ones theirs.
+ */
 static void find_replaced(void)
 {
 	for (int i = 0; i < CXX_NEW_MAX; i++)
@@ -104,8 +111,9 @@ static void find_clock(void)
 void next_resolve(void)
 {
 	/*
-	 * First what an allocator calls when it starts, because a name that is missing makes dlsym() allocate (an error
-	 * text); for the same reason the names that may be missing come last, and are asked for only where they are.
+	 * First what an allocator calls when it starts, because a name that is missing makes
+	 * dlsym() allocate (an error text); for the same reason the names that may be missing come
+	 * last, and are asked for only where they are.
 	 */
 	look(RTLD_NEXT, &next.mmap, "mmap");
 	look(RTLD_NEXT, &next.munmap, "munmap");
@@ -175,7 +183,10 @@ void *boot_alloc(size_t size, size_t align)
 		align = 16;
 	do {
 		old = __atomic_load_n(&boot_used, __ATOMIC_RELAXED);
-		/* 16 bytes in front hold the size, for realloc(); the address is aligned, not the place in the pool */
+		/*
+		 * 16 bytes in front hold the size, for realloc(); the address is aligned, not the
+		 * place in the pool
+		 */
 		if (__builtin_add_overflow((uintptr_t)boot_pool + old, 16 + align - 1, &start))
 			return NULL;
 		start = (start & ~(align - 1)) - (uintptr_t)boot_pool;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * next_cxx.c - operator new and delete where the global scope has none behind ours: a C program with a C++ plugin loaded
- * RTLD_LOCAL. The plugin would have called its own definition, or that of the runtime which it brought along; both are
- * found through what it needs, once, and remembered by the object that calls.
+ * next_cxx.c - operator new and delete where the global scope has none behind ours: a C program
+ * with a C++ plugin loaded RTLD_LOCAL. The plugin would have called its own definition, or that of
+ * the runtime which it brought along; both are found through what it needs, once, and remembered by
+ * the object that calls.
  */
 #include <string.h>
 
@@ -64,7 +65,10 @@ const struct cxx_own *next_cxx_of(uint64_t pc, struct cxx_own *spare)
 	uintptr_t code_lo;
 	const void *code_map =
 		spare->code.lo ? next_object((const void *)spare->code.lo, &code_lo) : NULL;
-	/* no lock: whoever waits for one may hold the loader's. Two entries for one object do no harm. */
+	/*
+	 * no lock: whoever waits for one may hold the loader's. Two entries for one object do no
+	 * harm.
+	 */
 	for (uint32_t i = 0; i < OBJECTS; i++) {
 		struct object *o = object_at(lo, i);
 		uint32_t seq = __atomic_load_n(&o->seq, __ATOMIC_ACQUIRE);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * next_find.c - definitions found without the loader: in a hook, dlsym(), dlopen() and dladdr() would wait for the loader's
- * lock, whose holder may be waiting for this very thread (a constructor that starts a thread and joins it), and would wipe
- * the text that the program's own dlerror() is about to return. The loader's _dl_find_object() takes no lock; from the object that it
- * finds, the chain of link maps and the tables in the objects themselves say the rest.
+ * next_find.c - definitions found without the loader: in a hook, dlsym(), dlopen() and dladdr()
+ * would wait for the loader's lock, whose holder may be waiting for this very thread (a constructor
+ * that starts a thread and joins it), and would wipe the text that the program's own dlerror() is
+ * about to return. The loader's _dl_find_object() takes no lock; from the object that it finds, the
+ * chain of link maps and the tables in the objects themselves say the rest.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -92,8 +93,8 @@ struct code_range next_code(const void *code)
 /* ---- the chain of link maps ---- */
 
 /*
- * Whether @map can be looked at. Another thread's dlclose() may release it meanwhile; what the caller's object needs
- * stays, and only that is used, but the way there leads past the others.
+ * Whether @map can be looked at. Another thread's dlclose() may release it meanwhile; what the
+ * caller's object needs stays, and only that is used, but the way there leads past the others.
  */
 static int readable(const struct link_map *map)
 {
@@ -135,7 +136,10 @@ static int has_name(const struct link_map *map, const char *name, int soname)
 	return strcmp(strchr(name, '/') || !slash ? map->l_name : slash + 1, name) == 0;
 }
 
-/* The loaded object called @name in @from's namespace. *@whole becomes 0 where the chain changed under the search. */
+/*
+ * The loaded object called @name in @from's namespace. *@whole becomes 0 where the chain changed
+ * under the search.
+ */
 static const struct link_map *find_loaded(const struct link_map *from, const char *name, int *whole)
 {
 	/* nearly always the file's name does, and costs no look into the object */
@@ -446,7 +450,10 @@ void next_deepbind(void)
 	/* under seccomp memory can no longer be made writable */
 	if (process.seccomp || __atomic_load_n(&deepbind, __ATOMIC_ACQUIRE) == DONE)
 		return;
-	/* a handler that jumped out of it, or that loads such an object, would leave everybody waiting for good */
+	/*
+	 * a handler that jumped out of it, or that loads such an object, would leave everybody
+	 * waiting for good
+	 */
 	uint64_t before = block_signals();
 	if (__atomic_compare_exchange_n(&deepbind, &seen, UNDER_WAY, 0, __ATOMIC_ACQUIRE,
 					__ATOMIC_ACQUIRE)) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.h - writing one event; inline, because this is the hot path. All of it runs under SYNC_OWN. */
+/*
+ * note.h - writing one event; inline, because this is the hot path. All of it runs under SYNC_OWN.
+ */
 #ifndef PRELOAD_NOTE_H
 #define PRELOAD_NOTE_H
 
@@ -20,7 +22,10 @@ static ALWAYS_INLINE uint64_t caller_pc(uint64_t sp)
 	return ((const uint64_t *)sp)[-1];
 }
 
-/* Whether @pc is the runtime that @outer led to: its code, or ours, where it got here by a jump (new[] to new). */
+/*
+ * Whether @pc is the runtime that @outer led to: its code, or ours, where it got here by a jump
+ * (new[] to new).
+ */
 static ALWAYS_INLINE int in_outer(const struct outer *outer, uint64_t pc)
 {
 	return pc - outer->code->lo < outer->code->hi - outer->code->lo ||
@@ -42,8 +47,8 @@ static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp
 }
 
 /*
- * An allocation is about to be made: what its capture will look at is brought meanwhile. Outside of a hook's own code, where
- * t->sync is @sync, the process word.
+ * An allocation is about to be made: what its capture will look at is brought meanwhile. Outside of
+ * a hook's own code, where t->sync is @sync, the process word.
  */
 static ALWAYS_INLINE void capture_soon(struct thread *t, uint32_t sync, uint64_t pc, uint64_t sp)
 {
@@ -116,7 +121,9 @@ static ALWAYS_INLINE void note_free(struct thread *t, const void *block, uint64_
 	ring_publish(t, 8);
 }
 
-/* For who jumps out of here, at whatever instruction: the publishing alone decides what is written. */
+/*
+ * For who jumps out of here, at whatever instruction: the publishing alone decides what is written.
+ */
 static ALWAYS_INLINE void realloc_publish_begin(struct thread *t, const void *old, unsigned bytes)
 {
 	t->realloc_begin = t->head + bytes;
@@ -133,7 +140,10 @@ static ALWAYS_INLINE void realloc_publish_end(struct thread *t, unsigned bytes)
 	t->realloc_old = NULL;
 }
 
-/** note_realloc_begin() - before the call. Return: 1 written, 0 dropped: counted by the caller once it is a free. */
+/**
+ * note_realloc_begin() - before the call. Return: 1 written, 0 dropped: counted by the caller once
+ * it is a free.
+ */
 static ALWAYS_INLINE int note_realloc_begin(struct thread *t, const void *old, uint64_t sp,
 					    uint64_t bp, uint64_t bx)
 {
@@ -180,7 +190,10 @@ static ALWAYS_INLINE void note_realloc_fail(struct thread *t, const void *old)
 	realloc_publish_end(t, 8);
 }
 
-/** enter_and_note_free() - from outside: @block is about to be released, by whatever way the next definition goes. */
+/**
+ * enter_and_note_free() - from outside: @block is about to be released, by whatever way the next
+ * definition goes.
+ */
 static ALWAYS_INLINE void enter_and_note_free(struct thread *t, const void *block, uint64_t sp,
 					      uint64_t bp, uint64_t bx)
 {

@@ -28,7 +28,10 @@ static const char *value_of(const char *entry, const char *prefix, const char *n
 	return entry + len + 1;
 }
 
-/* The first letter is asked before all else: of an environment's variables it rules nearly all out, for twenty names each. */
+/*
+ * The first letter is asked before all else: of an environment's variables it rules nearly all out,
+ * for twenty names each.
+ */
 static const char *look_for(char *const *env, const char *prefix, const char *name)
 {
 	const char *value = NULL;
@@ -69,7 +72,10 @@ static int on(const char *text)
 	return text && (strcmp(text, "1") == 0 || strcmp(text, "true") == 0);
 }
 
-/* The list @from without this library into @to, of @size bytes. Return: what is left, in bytes; -1 it is not in there, or long. */
+/*
+ * The list @from without this library into @to, of @size bytes. Return: what is left, in bytes; -1
+ * it is not in there, or long.
+ */
 static long without_library(const char *from, char *to, size_t size)
 {
 	size_t left = 0;
@@ -104,8 +110,9 @@ static int is_variable(const char *entry, const char *name)
 }
 
 /*
- * Whether all of @env[@at] is meant for us alone. A second LD_PRELOAD, which is the one that the loader obeys, is: the first is
- * what the program was given. One that names other libraries, too, is replaced by one that names those.
+ * Whether all of @env[@at] is meant for us alone. A second LD_PRELOAD, which is the one that the
+ * loader obeys, is: the first is what the program was given. One that names other libraries, too,
+ * is replaced by one that names those.
  */
 static int is_ours_alone(char **env, unsigned at, int children)
 {
@@ -125,7 +132,10 @@ static int is_ours_alone(char **env, unsigned at, int children)
 	return left == 0;
 }
 
-/* Where the kernel shows that the environment ends. The form that says all bounds at once wants no capability. */
+/*
+ * Where the kernel shows that the environment ends. The form that says all bounds at once wants no
+ * capability.
+ */
 static void set_env_end(const char *end)
 {
 	static char text[2048];
@@ -162,7 +172,10 @@ static void set_env_end(const char *end)
 		sys5(SYS_prctl, PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0);
 }
 
-/* /proc/self/environ ends before the first of them, if nothing else stands behind; else it shows zeroes there. */
+/*
+ * /proc/self/environ ends before the first of them, if nothing else stands behind; else it shows
+ * zeroes there.
+ */
 static void wipe(char *const *entries, unsigned count, char *const *kept)
 {
 	char *lowest = entries[0];
@@ -178,9 +191,10 @@ static void wipe(char *const *entries, unsigned count, char *const *kept)
 }
 
 /*
- * Take out of the environment what is meant for us. Who looks for the auxiliary vector looks behind the NULL that ends the
- * environment (allocators, runtimes of sanitizers, programs without libc): it stays where it was, and the places that come free
- * in front of it become entries of it that say nothing. They are pairs: of an odd number one variable stays, empty.
+ * Take out of the environment what is meant for us. Who looks for the auxiliary vector looks behind
+ * the NULL that ends the environment (allocators, runtimes of sanitizers, programs without libc):
+ * it stays where it was, and the places that come free in front of it become entries of it that say
+ * nothing. They are pairs: of an odd number one variable stays, empty.
  */
 #define OURS_MAX 8
 
@@ -245,8 +259,9 @@ static void tell_accepted(char **env)
 }
 
 /*
- * The pattern as children find it, those of forks and what they start: a program may overwrite its environment with a title,
- * and a daemon or a script goes to another folder. The variable, where there is one, says the same from now on.
+ * The pattern as children find it, those of forks and what they start: a program may overwrite its
+ * environment with a title, and a daemon or a script goes to another folder. The variable, where
+ * there is one, says the same from now on.
  */
 static const char *keep_output(char **env, const char *pattern)
 {

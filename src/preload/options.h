@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h - what the environment asks for; read once, from the initial environment, before libc is usable. */
+/*
+ * options.h - what the environment asks for; read once, from the initial environment, before libc
+ * is usable.
+ */
 #ifndef PRELOAD_OPTIONS_H
 #define PRELOAD_OPTIONS_H
 
@@ -23,26 +26,34 @@ struct options {
 	const char *helper;    /* NULL: search */
 	const char *path;      /* PATH, where the helper is looked for last */
 	char **env;
-	/* FLAGS:PATTERN of WIRE_ENV_NEXT, for what an exec puts in this program's place; NULL: it is not recorded */
+	/*
+	 * FLAGS:PATTERN of WIRE_ENV_NEXT, for what an exec puts in this program's place; NULL: it
+	 * is not recorded
+	 */
 	const char *next;
-	uint64_t
-		until_ns; /* of it: when its recording is over, by CLOCK_MONOTONIC; 0: when it ends */
+	/* of it: when its recording is over, by CLOCK_MONOTONIC; 0: when it ends */
+	uint64_t until_ns;
 	const char *library; /* this library's path, where there is @next */
 	int stranger;        /* what is found was meant for another process: nothing is recorded */
 };
 
 /**
- * options_read() - @stack: where the kernel put argc. Variables that are only meant for this process are taken out of
- * the environment array there, which is also libc's. Opens the log. Return: static storage.
+ * options_read() - @stack: where the kernel put argc. Variables that are only meant for this
+ * process are taken out of the environment array there, which is also libc's. Opens the log.
+ * Return: static storage.
  */
 struct options *options_read(char **stack) HIDDEN;
 
-/** options_entry() - "NAME=VALUE" of the variable @name, whichever prefix it has in @env; NULL: it is not set. */
+/**
+ * options_entry() - "NAME=VALUE" of the variable @name, whichever prefix it has in @env; NULL: it
+ * is not set.
+ */
 const char *options_entry(char *const *env, const char *name) HIDDEN;
 
 /**
- * options_file() - expand a file pattern (%e %t %p %h %n %%; others stay, %n is empty if @number is negative) into @to; "/" and
- * control characters in values become "_". Return: 1, or 0 where it does not fit.
+ * options_file() - expand a file pattern (%e %t %p %h %n %%; others stay, %n is empty if @number is
+ * negative) into @to; "/" and control characters in values become "_". Return: 1, or 0 where it
+ * does not fit.
  */
 int options_file(char *to, size_t size, const char *pattern, long number) HIDDEN;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * patched.h - what the room `patch` does for the library. Declared here, since it stands on the library's own headers: nothing of
- * preload includes one of patch.
+ * patched.h - what the room `patch` does for the library. Declared here, since it stands on the
+ * library's own headers: nothing of preload includes one of patch.
  */
 #ifndef PRELOAD_PATCHED_H
 #define PRELOAD_PATCHED_H
@@ -10,19 +10,23 @@
 #include "unwind/capture.h"
 
 /**
- * own_hook_all() - find and hook them: in the executable by its symbols, in other objects that were loaded with it by what
- * they export. Once, by the start, with signals blocked, while the process has one thread; does nothing otherwise, and
- * says so in the log. Costs some 20 us where there are none and the executable is stripped, else some 20 ns a symbol.
+ * own_hook_all() - find and hook them: in the executable by its symbols, in other objects that were
+ * loaded with it by what they export. Once, by the start, with signals blocked, while the process
+ * has one thread; does nothing otherwise, and says so in the log. Costs some 20 us where there are
+ * none and the executable is stripped, else some 20 ns a symbol.
  */
 void own_hook_all(void) HIDDEN;
 
 /**
- * own_enter() - enter what is hooked, and our memory beside the program's code, into process.heap: once for each such book,
- * as it is taken or, if it was there before, by own_hook_all().
+ * own_enter() - enter what is hooked, and our memory beside the program's code, into process.heap:
+ * once for each such book, as it is taken or, if it was there before, by own_hook_all().
  */
 void own_enter(void) HIDDEN;
 
-/** calls_closing() - whether the code of an object, at most 2 MiB of it, has system calls of its own that may close pages of a stack. */
+/**
+ * calls_closing() - whether the code of an object, at most 2 MiB of it, has system calls of its own
+ * that may close pages of a stack.
+ */
 int calls_closing(const char *path, const struct frames_object *object,
 		  const struct unwind_module *module) HIDDEN;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process.h - what the library knows about the process; thread.h says what it knows about the calling thread. */
+/*
+ * process.h - what the library knows about the process; thread.h says what it knows about the
+ * calling thread.
+ */
 #ifndef PRELOAD_PROCESS_H
 #define PRELOAD_PROCESS_H
 
@@ -18,8 +21,8 @@ enum mode {
 	MODE_ON = 0x23,
 };
 #define MODE_MASK 0x7fu
-#define MODE_PLAIN \
-	0x80u /* the next allocator never comes back to us, and frees need no stack: no guard around it */
+/* the next allocator never comes back to us, and frees need no stack: no guard around it */
+#define MODE_PLAIN 0x80u
 #define MODE_EPOCH 0x100u
 
 /* A page of its own: wiped in the child of a fork, whoever makes it (raw clone included). */
@@ -44,16 +47,16 @@ extern struct process {
 	uint32_t free_stacks;
 	uint64_t sample_bytes; /* 0 = every allocation has a stack */
 	int64_t rseq_offset;   /* of glibc's rseq area from the thread pointer; 0 = there is none */
-	uint32_t
-		closes; /* there is code that may close pages by itself: stacks are asked for at each capture */
+	/* there is code that may close pages by itself: stacks are asked for at each capture */
+	uint32_t closes;
 	uint32_t alone;             /* without a byteledger parent */
 	uint32_t wanted;            /* before there is a header: switched on by a call or signal */
 	uint32_t follow;            /* the children of forks are recorded, too */
 	const char *next, *library; /* as in struct options */
 	uint32_t forks;             /* WIRE_FORK records so far */
 	uint32_t forked; /* this is such a child: its first thread may run on any stack */
-	uint32_t
-		reaper; /* orphans become children of this process, or of one that it was forked from */
+	/* orphans become children of this process, or of one that it was forked from */
+	uint32_t reaper;
 	uint32_t starter; /* 1 = reads @starter_heap while it starts the recorder of this child */
 	struct wire_heap_header *starter_heap; /* the parent's book, as long as that may read it */
 	uint32_t no_tsc;                       /* rdtsc faults */
@@ -61,8 +64,8 @@ extern struct process {
 	uint32_t raw; /* the mapping is a file that nobody reads meanwhile */
 	uint32_t key; /* pthread_key_t */
 	uint64_t main_stack_lo, main_stack_hi;
-	struct wire_lost_count
-		early; /* other threads' calls during the start: there is no header yet */
+	/* other threads' calls during the start: there is no header yet */
+	struct wire_lost_count early;
 } process HIDDEN;
 
 /** stamp() - the cycle counter, or its last known value where reading it would fault. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring.c - the slow half of writing a record: stamps, the ring's end, and what to do when it is full. */
+/*
+ * ring.c - the slow half of writing a record: stamps, the ring's end, and what to do when it is
+ * full.
+ */
 #include "preload/ring.h"
 
 #include <errno.h>
@@ -10,7 +13,10 @@
 #include "preload/fork.h"
 #include "preload/thread.h"
 
-/* Kept free behind every record but a realloc's end, so that this one always fits: END_BIG, and a pad in front. */
+/*
+ * Kept free behind every record but a realloc's end, so that this one always fits: END_BIG, and a
+ * pad in front.
+ */
 #define RESERVE 64u
 /* A stamp, the thread, its name, a switch, a notice of loss: what may come in front of a record. */
 #define EXTRAS 72u
@@ -23,11 +29,15 @@
 #define EXIT_WAIT_NS 5000000000u
 /* What stood as well is on its feet again by then, on a busy machine too. */
 #define STOOD_GRACE_NS 200000000u
-/* Less than half of that at any counter's rate from 34 MHz on: only then is the clock asked what it was. */
+/*
+ * Less than half of that at any counter's rate from 34 MHz on: only then is the clock asked what it
+ * was.
+ */
 #define QUIET_CYCLES (1u << 24)
 /*
- * A stamp is good for as many records as the thread wrote in about so many cycles (a few tenths of a millisecond) last time, up to
- * WIRE_STAMP_BYTES: who allocates seldom has a stamp on each, and no time of its hangs on the recorder's beat.
+ * A stamp is good for as many records as the thread wrote in about so many cycles (a few tenths of
+ * a millisecond) last time, up to WIRE_STAMP_BYTES: who allocates seldom has a stamp on each, and
+ * no time of its hangs on the recorder's beat.
  */
 #define STAMP_CYCLES 500000u
 /* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */
@@ -38,9 +48,9 @@
 #endif
 
 /*
- * A critical section (rseq(2)) that no thread is ever in. The kernel takes a thread's mark of one away when it has taken the
- * processor from the thread: where ours is gone, time has passed that no tick needs to tell of. In front of the abort address
- * stands the signature that glibc registers.
+ * A critical section (rseq(2)) that no thread is ever in. The kernel takes a thread's mark of one
+ * away when it has taken the processor from the thread: where ours is gone, time has passed that no
+ * tick needs to tell of. In front of the abort address stands the signature that glibc registers.
  */
 __asm__(".text\n"
 	"own_rseq_never:\n"
@@ -83,9 +93,9 @@ static void put_raw(struct thread *t, uint64_t word)
 }
 
 /*
- * Raw mode: how far the ring has disk space. Nobody reads, so the ring ends once; and a store to a page for which the disk
- * has no room would end the program by SIGBUS, so each piece is made to have room before. A piece that anything was
- * written to has it, whichever thread asked.
+ * Raw mode: how far the ring has disk space. Nobody reads, so the ring ends once; and a store to a
+ * page for which the disk has no room would end the program by SIGBUS, so each piece is made to
+ * have room before. A piece that anything was written to has it, whichever thread asked.
  */
 static COLD uint64_t raw_limit(struct thread *t, uint64_t need)
 {
@@ -115,7 +125,10 @@ static uint64_t look_at_tail(struct thread *t, uint64_t need)
 	return t->limit;
 }
 
-/* @n * @times / @by; in whole numbers, for floating point would leave its flags in the program's, or trap. */
+/*
+ * @n * @times / @by; in whole numbers, for floating point would leave its flags in the program's,
+ * or trap.
+ */
 static uint64_t share(uint64_t n, uint64_t times, uint64_t by)
 {
 	unsigned __int128 value = (unsigned __int128)n * times / by;
@@ -123,8 +136,9 @@ static uint64_t share(uint64_t n, uint64_t times, uint64_t by)
 }
 
 /*
- * How long to sleep until @missing more bytes are free, @freed of them having become so in @elapsed_ns. Each waking costs
- * the program some 10 us and the cold caches that it finds, so a good guess is worth more than being early.
+ * How long to sleep until @missing more bytes are free, @freed of them having become so in
+ * @elapsed_ns. Each waking costs the program some 10 us and the cold caches that it finds, so a
+ * good guess is worth more than being early.
  */
 static uint64_t sleep_for(uint64_t missing, uint64_t freed, uint64_t elapsed_ns, uint64_t last_ns)
 {
@@ -134,7 +148,10 @@ static uint64_t sleep_for(uint64_t missing, uint64_t freed, uint64_t elapsed_ns,
 	return sleep < WAIT_SLEEP_MAX_NS ? sleep : WAIT_SLEEP_MAX_NS;
 }
 
-/* Whether waiting is out of the question. To be asked before the clock, which faults under strict seccomp. */
+/*
+ * Whether waiting is out of the question. To be asked before the clock, which faults under strict
+ * seccomp.
+ */
 static int never_waits(const struct thread *t)
 {
 	const struct wire_heap_header *heap = process.heap;
@@ -155,7 +172,9 @@ static uint64_t may_wait_ns(struct thread *t, uint64_t began)
 	return left < 5000000u ? left : 5000000u;
 }
 
-/* Whether the heart's beat is too old for its recorder to be waited for; @beat: which one that is. */
+/*
+ * Whether the heart's beat is too old for its recorder to be waited for; @beat: which one that is.
+ */
 static int beat_is_old(const struct thread *t, uint64_t now, uint64_t *beat)
 {
 	*beat = __atomic_load_n(&process.heap->heartbeat_ns, __ATOMIC_RELAXED);
@@ -174,9 +193,10 @@ static int recorder_works(const struct thread *t, uint64_t now)
 }
 
 /*
- * Who stops the program mostly stops the recorder with it (Ctrl-Z, a container that is paused), and the program may be the
- * first to go on: then the heart's beat is old, and nothing is wrong. A beat that grew old while this thread did nothing
- * for @quiet_ns either tells nothing for a moment from now on; once, for a recorder that is dead is not to be waited for.
+ * Who stops the program mostly stops the recorder with it (Ctrl-Z, a container that is paused), and
+ * the program may be the first to go on: then the heart's beat is old, and nothing is wrong. A beat
+ * that grew old while this thread did nothing for @quiet_ns either tells nothing for a moment from
+ * now on; once, for a recorder that is dead is not to be waited for.
  */
 static void forgive_beat(struct thread *t, uint64_t now, uint64_t quiet_ns)
 {
@@ -187,7 +207,9 @@ static void forgive_beat(struct thread *t, uint64_t now, uint64_t quiet_ns)
 	t->stood_ns = now;
 }
 
-/* The same where @cycles have gone by since the last stamp of this ring. @now_cycles: the counter. */
+/*
+ * The same where @cycles have gone by since the last stamp of this ring. @now_cycles: the counter.
+ */
 static COLD void forgive_beat_after(struct thread *t, uint64_t cycles, uint64_t now_cycles)
 {
 	const struct wire_heap_header *heap = process.heap;
@@ -265,13 +287,17 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 			sys0(SYS_sched_yield);
 		} else {
 			/*
-			 * The recorder is behind for good: sleeping until half the ring is free costs a
-			 * hundredth of being woken for each record, and the ring never runs empty.
+			 * The recorder is behind for good: sleeping until half the ring is free
+			 * costs a hundredth of being woken for each record, and the ring never runs
+			 * empty.
 			 */
 			spare = (t->mask + 1) / 2;
 			sleep = sleep_for(t->head + need + spare - limit, limit - before,
 					  now - began, sleep);
-			/* time looked at before a sleep, so that a sleep never exceeds what is allowed */
+			/*
+			 * time looked at before a sleep, so that a sleep never exceeds what is
+			 * allowed
+			 */
 			if (may_wait != UINT64_MAX &&
 			    now - began + sleep + WAIT_SLEEP_NS > may_wait)
 				sleep = WAIT_SLEEP_NS;
@@ -308,7 +334,10 @@ static COLD void let_go(struct thread *t)
 		sys3(SYS_madvise, t->ring + done - 0x100000, 0x100000, MADV_DONTNEED);
 }
 
-/* Filters may be about names, and one that is read from outside is another by then. @again: whether it has changed or not. */
+/*
+ * Filters may be about names, and one that is read from outside is another by then. @again: whether
+ * it has changed or not.
+ */
 static COLD void put_name(struct thread *t, int again)
 {
 	uint64_t name[2] = { 0 };
@@ -352,7 +381,10 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	}
 	int saved_errno = errno;
 	uint64_t need = EXTRAS + bytes + EXTRAS /* pad */ + RESERVE;
-	/* nobody reads it any more; none in a child that a signal handler forked just before the hook said that it is one */
+	/*
+	 * nobody reads it any more; none in a child that a signal handler forked just before the
+	 * hook said that it is one
+	 */
 	if (unlikely(!t->slot || t->slot->closed)) {
 		t->soft = 0;
 		errno = saved_errno;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rowless.c - where code was met that belongs to no object: a program's own, made as it runs. An object that comes to lie
- * there must not take over what is known of that code's addresses, and it is a page's number that both have in common.
+ * rowless.c - where code was met that belongs to no object: a program's own, made as it runs. An
+ * object that comes to lie there must not take over what is known of that code's addresses, and it
+ * is a page's number that both have in common.
  *
- * Any thread, in hooks: no lock, pages are only ever added. Where too many have been met the further ones are not known of.
+ * Any thread, in hooks: no lock, pages are only ever added. Where too many have been met the
+ * further ones are not known of.
  */
 #include "preload/rowless.h"
 
 #define PAGE_SHIFT 12
-#define PAGE_MASK      \
-	(UINT32_MAX >> \
-	 1) /* of a number; pages 8 TiB apart may be taken for one another, which costs one generation */
+/* of a number; pages 8 TiB apart may be taken for one another, which costs one generation */
+#define PAGE_MASK (UINT32_MAX >> 1)
 #define PLACES 2048u
 #define PAGES_MAX     \
 	(PLACES / 4 * \

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample.c - stacks that not every allocation has (SAMPLE_BYTES). With sampling threads show no scratch memory to the hot path,
- * so that all of this hangs on a test which is there anyway.
+ * sample.c - stacks that not every allocation has (SAMPLE_BYTES). With sampling threads show no
+ * scratch memory to the hot path, so that all of this hangs on a test which is there anyway.
  *
- * The distances between the bytes that decide are distributed exponentially: then every byte decides with the same probability,
- * whatever came before, and an allocation of a size has a stack with a probability that the reader of a recording knows.
- * Whole numbers alone: in a hook, floating point would leave its flags behind in the program's.
+ * The distances between the bytes that decide are distributed exponentially: then every byte
+ * decides with the same probability, whatever came before, and an allocation of a size has a stack
+ * with a probability that the reader of a recording knows. Whole numbers alone: in a hook, floating
+ * point would leave its flags behind in the program's.
  */
 #include "preload/note.h"
 
@@ -25,7 +26,10 @@ static int64_t distance(uint64_t *state, uint64_t mean)
 	x ^= x >> 7;
 	x ^= x << 17;
 	*state = x; /* never 0 */
-	/* u = m * 2^-zeros / 2^64, so that -log2(u) = zeros + 1 - log2(m / 2^63), whose digits squaring brings forth */
+	/*
+	 * u = m * 2^-zeros / 2^64, so that -log2(u) = zeros + 1 - log2(m / 2^63), whose digits
+	 * squaring brings forth
+	 */
 	unsigned zeros = (unsigned)__builtin_clzll(x);
 	uint64_t m = x << zeros, log2 = 0;
 	for (unsigned bit = 31; bit >= 20; bit--) {

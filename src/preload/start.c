@@ -78,7 +78,10 @@ void *own_memory(uint64_t bytes)
 	return (void *)rc;
 }
 
-/* Whether the places in the header lie within the file: a wrong descriptor must not crash the program. */
+/*
+ * Whether the places in the header lie within the file: a wrong descriptor must not crash the
+ * program.
+ */
 static int header_fits(const struct wire_heap_header *h, uint64_t bytes)
 {
 	uint64_t end;
@@ -116,8 +119,8 @@ static int header_fits(const struct wire_heap_header *h, uint64_t bytes)
 }
 
 /*
- * The parent's file, if @fd is one: the number may have been taken over by something of the program's own, which is left
- * alone. Closes @fd if it was ours.
+ * The parent's file, if @fd is one: the number may have been taken over by something of the
+ * program's own, which is left alone. Closes @fd if it was ours.
  */
 static struct wire_heap_header *map_shared(int fd)
 {
@@ -165,7 +168,10 @@ static void find_rseq(void)
 		process.rseq_offset = *offset;
 }
 
-/* Short programs have ended before a recorder of the library's has a look at /proc. Nobody else enters strings yet. */
+/*
+ * Short programs have ended before a recorder of the library's has a look at /proc. Nobody else
+ * enters strings yet.
+ */
 static void note_arguments(struct wire_heap_header *heap)
 {
 	char *to = (char *)heap + heap->strings_off + heap->string_used;
@@ -248,7 +254,10 @@ static void carry_over(struct wire_heap_header *heap, const struct thread *t)
 	       old->string_used);
 }
 
-/* Where a process could not start one its children wait for the answer, too: they have a raw file for it. */
+/*
+ * Where a process could not start one its children wait for the answer, too: they have a raw file
+ * for it.
+ */
 static int start_helper(const struct thread *child, struct wire_heap_header *heap, int fd)
 {
 	if (!child || process.raw)
@@ -317,12 +326,16 @@ static uint32_t start_alone(void)
 static uint32_t late; /* start_late() has begun */
 
 /*
- * What was found out about the program holds for the child: the next definitions, the modules, the stepper's rules. Its
- * stacks get numbers of their own, and its thread, which has another number now, a place of its own.
+ * What was found out about the program holds for the child: the next definitions, the modules, the
+ * stepper's rules. Its stacks get numbers of their own, and its thread, which has another number
+ * now, a place of its own.
  */
 void start_child(struct thread *t)
 {
-	/* of another epoch: a hook of this thread's may have looked before the signal whose handler forked */
+	/*
+	 * of another epoch: a hook of this thread's may have looked before the signal whose handler
+	 * forked
+	 */
 	uint32_t word = t->fork_word + MODE_EPOCH;
 	process.forked = 1;
 	process.starter = 0; /* the parent's */
@@ -462,7 +475,10 @@ HIDDEN long fail_syscall(long rc)
 	return -1;
 }
 
-/* Programs that never allocate are attached too. What may take locks of libc's waits for this moment. */
+/*
+ * Programs that never allocate are attached too. What may take locks of libc's waits for this
+ * moment.
+ */
 static void begin(void)
 {
 	static int begun;
@@ -486,12 +502,13 @@ static void begin(void)
 }
 
 /*
- * It comes before the constructors of all other objects (-z initfirst), libc's among them: in a program with a malloc of its
- * own, what they allocate leads to no hook before (measured: 400 blocks, 1.5 MiB of rustc), and threads that they start
- * would keep it from being hooked at all.
+ * It comes before the constructors of all other objects (-z initfirst), libc's among them: in a
+ * program with a malloc of its own, what they allocate leads to no hook before (measured: 400
+ * blocks, 1.5 MiB of rustc), and threads that they start would keep it from being hooked at all.
  *
- * It comes before what an executable's .preinit_array has, too: the runtime of a sanitizer, whose malloc() must not be called
- * before (dlsym() does for a name that is not there). Such a program waits for begin_main(), or the first call of a hook.
+ * It comes before what an executable's .preinit_array has, too: the runtime of a sanitizer, whose
+ * malloc() must not be called before (dlsym() does for a name that is not there). Such a program
+ * waits for begin_main(), or the first call of a hook.
  */
 __attribute__((constructor)) static void constructed(void)
 {

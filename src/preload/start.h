@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start.h - from the first hooked call to the first recorded one, and memory of the library's own. */
+/*
+ * start.h - from the first hooked call to the first recorded one, and memory of the library's own.
+ */
 #ifndef PRELOAD_START_H
 #define PRELOAD_START_H
 
@@ -7,17 +9,29 @@
 
 #include "preload/thread.h"
 
-/** start_once() - resolve, map, begin; by whoever comes first. Later and concurrent callers return at once. */
+/**
+ * start_once() - resolve, map, begin; by whoever comes first. Later and concurrent callers return
+ * at once.
+ */
 void start_once(void) HIDDEN;
 
 /** start_late() - leave MODE_IDLE: create what start_once() put off. */
 void start_late(void) HIDDEN;
 
-/** own_memory() - zeroed, named and entered as the library's own; NULL where there is none, or no room to enter it. */
+/**
+ * own_memory() - zeroed, named and entered as the library's own; NULL where there is none, or no
+ * room to enter it.
+ */
 void *own_memory(uint64_t bytes) HIDDEN;
-/** own_memory_name() - name anonymous memory as the library's own; without effect where kernels do not. */
+/**
+ * own_memory_name() - name anonymous memory as the library's own; without effect where kernels do
+ * not.
+ */
 void own_memory_name(const void *at, uint64_t bytes) HIDDEN;
-/** own_range_add() - enter memory as the library's own into process.heap. Return: 0 where that has no room. */
+/**
+ * own_range_add() - enter memory as the library's own into process.heap. Return: 0 where that has
+ * no room.
+ */
 int own_range_add(const void *at, uint64_t bytes) HIDDEN;
 
 /** start_child() - in the child of a fork, whose only thread is @t: a recording of its own. */

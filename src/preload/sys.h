@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sys.h - raw system calls: errno stays untouched, no cancellation point, nothing of libc that could be interposed.
+ * sys.h - raw system calls: errno stays untouched, no cancellation point, nothing of libc that
+ * could be interposed.
  *
- * Paths go through the *at() forms only: filters that a program inherits often know nothing else, and kill. That a filter
- * is there at the start does not stop us from making calls (every container has one): what the hooks call later is in the
- * default set of all of them. One that the program makes for itself does (struct process, @seccomp).
+ * Paths go through the *at() forms only: filters that a program inherits often know nothing else,
+ * and kill. That a filter is there at the start does not stop us from making calls (every container
+ * has one): what the hooks call later is in the default set of all of them. One that the program
+ * makes for itself does (struct process, @seccomp).
  */
 #ifndef PRELOAD_SYS_H
 #define PRELOAD_SYS_H
@@ -34,7 +36,9 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 #endif
 }
 
-/** sysN() - a system call with N arguments. Return: the kernel's value, negative errno on failure. */
+/**
+ * sysN() - a system call with N arguments. Return: the kernel's value, negative errno on failure.
+ */
 #define sys0(nr) sys6(nr, 0, 0, 0, 0, 0, 0)
 #define sys1(nr, a) sys6(nr, (long)(a), 0, 0, 0, 0, 0)
 #define sys2(nr, a, b) sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
@@ -48,7 +52,10 @@ static inline int sys_failed(long rc)
 	return (unsigned long)rc > -4096UL;
 }
 
-/** block_signals() - all of them, for what no handler may leave half way. Return: for unblock_signals(). */
+/**
+ * block_signals() - all of them, for what no handler may leave half way. Return: for
+ * unblock_signals().
+ */
 static inline uint64_t block_signals(void)
 {
 	uint64_t all = ~0ULL, before = 0;
@@ -61,10 +68,16 @@ static inline void unblock_signals(uint64_t before)
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
 }
 
-/** the_clock - the C library's own clock_gettime(), which the recorder's clock is too: a library may put another in front. */
+/**
+ * the_clock - the C library's own clock_gettime(), which the recorder's clock is too: a library may
+ * put another in front.
+ */
 extern int (*the_clock)(clockid_t, struct timespec *) __attribute__((visibility("hidden")));
 
-/** now_ns() - CLOCK_MONOTONIC; through the vDSO: no system call, which matters under seccomp. 0 where it fails. */
+/**
+ * now_ns() - CLOCK_MONOTONIC; through the vDSO: no system call, which matters under seccomp. 0
+ * where it fails.
+ */
 static inline uint64_t now_ns(void)
 {
 	struct timespec ts;
@@ -89,7 +102,10 @@ static inline void cpu_pause(void)
 #define barrier() __asm__ volatile("" ::: "memory")
 #define HIDDEN __attribute__((visibility("hidden")))
 #define COLD __attribute__((noinline, cold))
-/* What all calls run stands together, with UNWIND_HOT: a large program has pushed it out of its caches since the last one. */
+/*
+ * What all calls run stands together, with UNWIND_HOT: a large program has pushed it out of its
+ * caches since the last one.
+ */
 #define HOT __attribute__((hot))
 
 #endif

@@ -74,7 +74,9 @@ static struct wire_heap_slot *slot_claim(uint32_t tid)
 	uint32_t count = process.heap->slot_count;
 	uint32_t hint = __atomic_load_n(&process.slot_hint, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < count; i++) {
-		/* the first slots are the large ones: start there unless they are known to be taken */
+		/*
+		 * the first slots are the large ones: start there unless they are known to be taken
+		 */
 		uint32_t at = (hint + i) % count;
 		struct wire_heap_slot *slot = &process.slots[at];
 		uint32_t free_slot = 0;
@@ -136,7 +138,10 @@ int thread_key_give(void)
 {
 	if (!__atomic_exchange_n(&process.have_key, 0, __ATOMIC_SEQ_CST))
 		return 0;
-	/* whoever sets a value must not meet the program's key of the same number; who waits may hold what they want */
+	/*
+	 * whoever sets a value must not meet the program's key of the same number; who waits may
+	 * hold what they want
+	 */
 	for (int i = 0; __atomic_load_n(&key_users, __ATOMIC_SEQ_CST); i++) {
 		if (i == 1000) {
 			__atomic_store_n(&process.have_key, 1, __ATOMIC_SEQ_CST);
@@ -165,10 +170,11 @@ static void slot_take(struct thread *t, struct wire_heap_slot *slot)
 }
 
 /*
- * Where this thread's stack lies. pthread_getattr_np() would know, but takes a lock of the thread which the caller of the
- * very first malloc may hold (it allocates itself): measured, a JVM hangs. The thread control block lies at the top of
- * the stack, whoever made it; downwards the stack is as far as it can be read, up to the guard page. What is not
- * reached from there (coroutines, alternate stacks) the stepper asks about page by page.
+ * Where this thread's stack lies. pthread_getattr_np() would know, but takes a lock of the thread
+ * which the caller of the very first malloc may hold (it allocates itself): measured, a JVM hangs.
+ * The thread control block lies at the top of the stack, whoever made it; downwards the stack is as
+ * far as it can be read, up to the guard page. What is not reached from there (coroutines,
+ * alternate stacks) the stepper asks about page by page.
  */
 #define STACK_STEP (64u << 10) /* readable pages below the stack pointer that are taken along */
 #define STACK_REACH (1u << 20) /* further down it is hardly the same stack */
@@ -181,7 +187,11 @@ static int stack_below(struct thread *t, uint64_t sp)
 		return 0;
 	if (no_calls()) {
 		t->stack_lo =
-			to; /* nobody can be asked; a thread so near its control block is on its own stack */
+			/*
+			 * nobody can be asked; a thread so near its control block is on its own
+			 * stack
+			 */
+			to;
 		return 1;
 	}
 	while (lo > to - STACK_STEP) {
@@ -200,7 +210,10 @@ static int stack_below(struct thread *t, uint64_t sp)
 static void find_stack(struct thread *t)
 {
 	uint64_t here = (uint64_t)__builtin_frame_address(0), tcb = (uint64_t)pthread_self();
-	/* where nobody can be asked for a thread's number all have the process's; so has whichever thread forked, in the child */
+	/*
+	 * where nobody can be asked for a thread's number all have the process's; so has whichever
+	 * thread forked, in the child
+	 */
 	if (process.seccomp || process.forked
 		    ? here >= process.main_stack_lo && here < process.main_stack_hi
 		    : t->tid == process.pid) {
@@ -313,9 +326,10 @@ void thread_end(void *arg)
 /* ---- the slow way in ---- */
 
 /*
- * Whether a signal handler jumped out of the hook that @sync speaks of (siglongjmp(); while waiting for room in the ring,
- * most likely). Its caller's frame was deeper than ours is, and both are on the thread's own stack: no handler can have
- * got there, unless that is where its alternate stack lies.
+ * Whether a signal handler jumped out of the hook that @sync speaks of (siglongjmp(); while waiting
+ * for room in the ring, most likely). Its caller's frame was deeper than ours is, and both are on
+ * the thread's own stack: no handler can have got there, unless that is where its alternate stack
+ * lies.
  */
 static COLD int left_by_jump(struct thread *t, uint64_t sp)
 {
@@ -329,7 +343,9 @@ static COLD int left_by_jump(struct thread *t, uint64_t sp)
 	return !sys_failed(sys2(SYS_sigaltstack, NULL, &alt)) && !(alt.ss_flags & SS_ONSTACK);
 }
 
-/* What that hook held: records that it had begun to write, the stepper's memory, the modules' lock. */
+/*
+ * What that hook held: records that it had begun to write, the stepper's memory, the modules' lock.
+ */
 static COLD void recover(struct thread *t)
 {
 	t->skip_free = NULL;
@@ -342,7 +358,10 @@ static COLD void recover(struct thread *t)
 		t->unnamed = 1; /* what was written and not published is gone */
 		if (t->walker)
 			unwind_start(t);
-		/* whether it moved is not known; its room was kept, and no new block may lie there before */
+		/*
+		 * whether it moved is not known; its room was kept, and no new block may lie there
+		 * before
+		 */
 		if (t->realloc_old && t->head >= t->realloc_begin && t->head < t->realloc_end)
 			note_realloc_fail(t, t->realloc_old);
 	}
@@ -355,10 +374,16 @@ static uint32_t nested(struct thread *t, uint64_t pc)
 	if (t->own)
 		return PASS;
 	if (SYNC_KIND(t->sync) == SYNC_NEXT) {
-		/* one of its calls whose last step was a jump to another: what it returns to is the hook of the first */
+		/*
+		 * one of its calls whose last step was a jump to another: what it returns to is the
+		 * hook of the first
+		 */
 		if (pc - own_code.lo < own_code.hi - own_code.lo)
 			return PASS;
-		/* an allocator that is built of its own public calls, or a handler of a signal that came while it ran */
+		/*
+		 * an allocator that is built of its own public calls, or a handler of a signal that
+		 * came while it ran
+		 */
 		if (!allocator_is_libc && pc >= allocator_lo && pc < allocator_hi)
 			return PASS;
 		for (unsigned i = 0; i < NEXT_CARRIED_MAX; i++)
@@ -402,8 +427,9 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 		    (proc.word & MODE_MASK) < MODE_OFF)
 			return PASS;
 		/*
-		 * The start looks names up, which may allocate; a region call may come from an allocator that holds its
-		 * lock (measured: chromium's own spins for ever). A malloc or our constructor starts instead.
+		 * The start looks names up, which may allocate; a region call may come from an
+		 * allocator that holds its lock (measured: chromium's own spins for ever). A malloc
+		 * or our constructor starts instead.
 		 */
 		if (kind == HOOK_REGION)
 			return PASS;
@@ -463,7 +489,10 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 void hook_leave(struct thread *t)
 {
 	if (t->state == THREAD_READY) {
-		/* what hook_enter() found out holds for the next call too, unless the word changed since */
+		/*
+		 * what hook_enter() found out holds for the next call too, unless the word changed
+		 * since
+		 */
 		uint32_t word = proc.word;
 		uint32_t gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE);
 		t->sync = (word & MODE_MASK) == MODE_ON && t->gen == gen ? word : SYNC_UNBORN;

@@ -2,12 +2,14 @@
 /*
  * thread.h - a thread's life seen from its allocator calls, and the guard of every hook.
  *
- * One comparison guards every hook: the thread's @sync against the process's @word. They are equal exactly when the
- * process records, the thread is READY, no module went away since its last event, it is in no hook, and this is not
- * the child of a fork (the kernel wipes the page that holds @word). Everything else takes the slow path.
+ * One comparison guards every hook: the thread's @sync against the process's @word. They are equal
+ * exactly when the process records, the thread is READY, no module went away since its last event,
+ * it is in no hook, and this is not the child of a fork (the kernel wipes the page that holds
+ * @word). Everything else takes the slow path.
  *
- * A circle of files: whoever comes first starts the library (start), which makes the thread (thread) that has a ring (ring); a
- * ring waits as a thread that may be the child of a fork (fork), whose recording begins anew (start).
+ * A circle of files: whoever comes first starts the library (start), which makes the thread
+ * (thread) that has a ring (ring); a ring waits as a thread that may be the child of a fork (fork),
+ * whose recording begins anew (start).
  */
 #ifndef PRELOAD_THREAD_H
 #define PRELOAD_THREAD_H
@@ -23,7 +25,10 @@
 #define SYNC_UNBORN 1u /* the thread never called, or must look at the process again */
 #define SYNC_NEXT 2u   /* inside a hook, in the next definition */
 #define SYNC_OWN 3u    /* inside a hook, in our own code */
-/* Inside a hook the upper bits say where on the stack: a handler may have jumped out of it. 0: not known. */
+/*
+ * Inside a hook the upper bits say where on the stack: a handler may have jumped out of it. 0: not
+ * known.
+ */
 #define SYNC_IN(sync, sp) ((uint32_t)((sp) >> 4) << 8 | (sync))
 #define SYNC_KIND(sync) ((sync)&0xffu)
 
@@ -46,9 +51,9 @@ struct thread {
 	uint32_t tick; /* of the last stamp */
 	uint64_t head; /* bytes ever written to the ring */
 	uint64_t soft; /* up to here a record can be written without looking at anything else */
-	uint64_t *
-		mark; /* is own_rseq, unless the thread has lost its processor since the last stamp */
-	char *ring;   /* the slot's ring; @head modulo @mask + 1 */
+	/* is own_rseq, unless the thread has lost its processor since the last stamp */
+	uint64_t *mark;
+	char *ring; /* the slot's ring; @head modulo @mask + 1 */
 	uint64_t mask;
 	struct wire_heap_slot *slot;
 	struct unwind_thread *unwind; /* NULL: no scratch memory, or see @walker */
@@ -63,7 +68,8 @@ struct thread {
 	uint64_t lost, lost_frees, lost_bytes; /* since the last record that went into the ring */
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
 	uint64_t stood_beat,
-		stood_ns; /* an old heartbeat that is no evidence for a moment, and when that began */
+		/* an old heartbeat that is no evidence for a moment, and when that began */
+		stood_ns;
 	uint64_t stack_lo, stack_hi;
 	uint32_t tid;
 	uint32_t gen;        /* module_gen that @unwind knows */
@@ -71,35 +77,42 @@ struct thread {
 	uint8_t own;         /* what is called now is called by us: neither recorded nor lost */
 	uint8_t rounds;      /* key destructor rounds seen */
 	uint8_t stack_floor; /* nothing more to be found below @stack_lo */
-	uint8_t unnamed; /* WIRE_THREAD to write before the next record: the slot had another owner */
+	/* WIRE_THREAD to write before the next record: the slot had another owner */
+	uint8_t unnamed;
 	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
-	uint32_t
-		fork_word; /* the process word as this thread's fork began; 0 = its child is not followed */
+	/* the process word as this thread's fork began; 0 = its child is not followed */
+	uint32_t fork_word;
 	uint32_t fork_number; /* of its WIRE_FORK record; 0 = there is none */
 	struct unwind_thread
 		*walker;       /* NULL: no scratch memory; with sampling it stands here only */
 	uint64_t name[2];      /* as last written to a ring */
 	int64_t sample_left;   /* bytes that decide nothing yet */
 	uint64_t sample_state; /* of the random numbers; 0 = not begun */
-	uint64_t
-		realloc_begin; /* where the ring's head is once the begin of @realloc_old is published, */
+	/* where the ring's head is once the begin of @realloc_old is published, */
+	uint64_t realloc_begin;
 	uint64_t realloc_end; /* and once its end is */
-	uint32_t
-		inner; /* calls that are passed over since they are within the hook of another one */
+	/* calls that are passed over since they are within the hook of another one */
+	uint32_t inner;
 	uint8_t forbidden; /* its vfork child, which runs on it, forbade itself system calls */
 	struct kept_hook *fork_kept; /* of the hook that a handler forks out of, see fork.c */
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;
 
-/** no_calls() - whether system calls are forbidden to who is running: to the process, or to a vfork child of it. */
+/**
+ * no_calls() - whether system calls are forbidden to who is running: to the process, or to a vfork
+ * child of it.
+ */
 static inline int no_calls(void)
 {
 	return unlikely(process.seccomp || self.forbidden);
 }
 
 enum hook_kind { HOOK_ALLOC, HOOK_FREE, HOOK_REALLOC, HOOK_REGION };
-/* Answers of hook_enter() below PASS_MAX: call the next definition and record nothing; 1 + reason: count it as lost. */
+/*
+ * Answers of hook_enter() below PASS_MAX: call the next definition and record nothing; 1 + reason:
+ * count it as lost.
+ */
 #define PASS 0u
 #define PASS_LOST(reason) (1u + (reason))
 #define PASS_MAX 16u
@@ -107,8 +120,9 @@ enum hook_kind { HOOK_ALLOC, HOOK_FREE, HOOK_REALLOC, HOOK_REGION };
 	17u /* a region call within an allocator call: record, then put SYNC_NEXT back */
 
 /**
- * hook_enter() - the slow way into a hook, for whatever the one comparison did not settle. @sp: its caller's, see hooks.h.
- * Return: below PASS_MAX (see there), else the hook may record, with self.sync == SYNC_OWN; end with hook_leave().
+ * hook_enter() - the slow way into a hook, for whatever the one comparison did not settle. @sp: its
+ * caller's, see hooks.h. Return: below PASS_MAX (see there), else the hook may record, with
+ * self.sync == SYNC_OWN; end with hook_leave().
  */
 uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp) HIDDEN;
 void hook_leave(struct thread *t) HIDDEN;
@@ -116,15 +130,18 @@ void hook_leave(struct thread *t) HIDDEN;
 /** count_lost() - one or more calls that were not recorded; async-signal-safe. */
 void count_lost(struct thread *t, enum wire_lost reason, uint64_t allocations, uint64_t bytes,
 		uint64_t frees) HIDDEN;
-/** count_early() - hand what other threads called during the start to the recorder, once it records. */
+/**
+ * count_early() - hand what other threads called during the start to the recorder, once it records.
+ */
 void count_early(void) HIDDEN;
 
 /** stack_grew() - @sp lies below the known stack: look whether it is the same one. */
 void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
 
 /**
- * stacks_change() - what can be read in [@at, @at + @bytes) is about to change, or has changed. Any thread, in a hook too; a
- * glance at each thread. Return: 1 it is part of a stack that the stepper trusts.
+ * stacks_change() - what can be read in [@at, @at + @bytes) is about to change, or has changed. Any
+ * thread, in a hook too; a glance at each thread. Return: 1 it is part of a stack that the stepper
+ * trusts.
  */
 int stacks_change(uint64_t at, uint64_t bytes) HIDDEN;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting takes a fiftieth of a CPU at most; a program that was just started is counted soon, so that a short one is counted at all.
+ * Counting takes a fiftieth of a CPU at most; a program that was just started is counted soon, so
+ * that a short one is counted at all.
  */
 #include "probe/pages_life.h"
 
@@ -49,7 +50,7 @@ struct pages_life {
 	struct pages_record *record; /* NULL: none asked for */
 };
 
-/* ---- readings ------------------------------------------------------------------------------------------------------- */
+/* ---- readings -------------------------------------------------------------------------------- */
 
 struct page_shot *pages_life_shot(void *life)
 {
@@ -88,7 +89,10 @@ struct pageown *pages_life_pages(struct pages_life *l)
 	return l->pages;
 }
 
-/* How much more or less anonymous memory was found than the kernel said behind it, beyond what is allowed. */
+/*
+ * How much more or less anonymous memory was found than the kernel said behind it, beyond what is
+ * allowed.
+ */
 static uint64_t changed_meanwhile(const struct page_shot *shot)
 {
 	uint64_t sum = 0;
@@ -161,7 +165,7 @@ static int count(struct pages_life *l, struct err *err)
 	return l->opt.ears.counted ? l->opt.ears.counted(l->opt.ears.ctx, err) : 0;
 }
 
-/* ---- targets -------------------------------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static int takes_children(const struct pages_life_opt *job)
 {
@@ -240,7 +244,7 @@ static void on_event(void *ctx, const struct pageown_event *event)
 	}
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 /* Until something comes, or @until_ns. Return: 1 where the command is to end. */
 static int wait_for(struct pages_life *l, uint64_t until_ns)

@@ -224,7 +224,9 @@ static void look_into_new_code(struct sample_life *l, uint64_t now)
 	}
 }
 
-/* Processes that have mapped the file already: their stacks can be walked from the first sample on. */
+/*
+ * Processes that have mapped the file already: their stacks can be walked from the first sample on.
+ */
 static void add_mappers(struct sample_life *l, const char *path)
 {
 	DIR *dir = opendir("/proc");
@@ -305,7 +307,9 @@ static int begin_kernel(struct sample_life *l, const struct target_list *list, s
 	return start(l, err);
 }
 
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): steps in their order, each may refuse */
+/*
+ * NOLINTNEXTLINE(readability-function-cognitive-complexity): steps in their order, each may refuse
+ */
 int sample_life_begin(struct sample_life *l, struct err *err)
 {
 	const struct sample_life_opt *a = &l->opt;
@@ -373,7 +377,10 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 	err_init(err);
 	if (a->ears.ready && a->ears.ready(a->ears.ctx, err) < 0)
 		return err->code;
-	if (is_governed) /* on a busy machine, too, probes shall go in time; looking for functions may take its own */
+	/*
+	 * on a busy machine, too, probes shall go in time; looking for functions may take its own
+	 */
+	if (is_governed)
 		setpriority(PRIO_PROCESS, 0, HASTE);
 	if (everywhere)
 		say(l, "sampling every process that maps '%s'; Ctrl-C ends it", a->file);
@@ -470,7 +477,9 @@ static int mark(struct sample_life *l, uint64_t now, struct err *err)
 	return rc;
 }
 
-/* Frees cannot be thinned out: a budget that was asked for is kept by leaving. Return: 1 to leave. */
+/*
+ * Frees cannot be thinned out: a budget that was asked for is kept by leaving. Return: 1 to leave.
+ */
 static int is_too_dear(struct sample_life *l)
 {
 	const struct sample_life_opt *a = &l->opt;
@@ -495,8 +504,14 @@ static int answer(struct sample_life *l, uint64_t asked, struct err *err)
 	return 0;
 }
 
-/* Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended it, 1 the processes did. */
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
+/*
+ * Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended
+ * it, 1 the processes did.
+ */
+/*
+ * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
+ * case
+ */
 static int watch(struct sample_life *l, struct err *err)
 {
 	const struct sample_life_opt *a = &l->opt;
@@ -571,7 +586,7 @@ static int watch(struct sample_life *l, struct err *err)
 	}
 }
 
-/* ---- readings ------------------------------------------------------------------------------------------------------- */
+/* ---- readings -------------------------------------------------------------------------------- */
 
 /* Functions of the kernel, and what was asked of it. */
 static void resolve_kernel(struct sample_life *l, struct prof *prof)
@@ -594,7 +609,10 @@ static void resolve_kernel(struct sample_life *l, struct prof *prof)
 	}
 }
 
-/* Names by the files of each process, as it sees them; of one that ended, those that were found while it ran stay known. */
+/*
+ * Names by the files of each process, as it sees them; of one that ended, those that were found
+ * while it ran stay known.
+ */
 static void resolve(void *life, struct prof *prof)
 {
 	struct sample_life *l = life;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_life.h - what running programs allocate, sampled by probes: find functions, attach, see who comes and ends, keep to a budget,
- * detach. In order of use:
- *	sample_life_new();
- *	sample_life_begin() finds the processes and puts the probes in;
- *	sample_life_run() until a signal, the end of the time or of the processes, with sample_life_read() as often as wanted;
- *	sample_life_end() takes the probes out, sample_life_read() a last time, sample_life_record() finishes the file;
- *	sample_life_free().
+ * sample_life.h - what running programs allocate, sampled by probes: find functions, attach, see
+ * who comes and ends, keep to a budget, detach. In order of use:
+ * 	sample_life_new();
+ * 	sample_life_begin() finds the processes and puts the probes in;
+ * 	sample_life_run() until a signal, the end of the time or of the processes, with
+ *	sample_life_read() as often as wanted;
+ * 	sample_life_end() takes the probes out, sample_life_read() a last time, sample_life_record()
+ *	finishes the file;
+ * 	sample_life_free().
  * One thread; others meet it at sample_life_desk().
  */
 #ifndef PROBE_SAMPLE_LIFE_H
@@ -24,7 +26,10 @@
 
 struct sample_life;
 
-/** struct sample_ears - who hears of it, on the thread that runs it; say and show are needed. What returns a negative errno ends it. */
+/**
+ * struct sample_ears - who hears of it, on the thread that runs it; say and show are needed. What
+ * returns a negative errno ends it.
+ */
 struct sample_ears {
 	void *ctx;
 	void (*say)(const char *text);             /* a line for people */
@@ -39,8 +44,8 @@ struct sample_life_opt {
 	struct targets *targets; /* lent */
 	pid_t program;           /* that was started; 0: none */
 	int signals;             /* its signalfd */
-	const char *
-		file; /* probe this file alone, in every process that maps it where no target is given */
+	/* probe this file alone, in every process that maps it where no target is given */
+	const char *file;
 	const char *output; /* pattern of a recording; NULL: none */
 	struct sampler_opt sampler;
 	struct sampler_want want;
@@ -57,15 +62,26 @@ struct sample_life *sample_life_new(const struct sample_life_opt *opt, struct er
 int sample_life_begin(struct sample_life *life, struct err *err);
 /** sample_life_run() - 0: the user or the clock ended it, 1: the processes did; negative errno. */
 int sample_life_run(struct sample_life *life, struct err *err);
-/** sample_life_end() - @ended: what sample_life_run() returned, or why it was not called. 0 or negative errno. */
+/**
+ * sample_life_end() - @ended: what sample_life_run() returned, or why it was not called. 0 or
+ * negative errno.
+ */
 int sample_life_end(struct sample_life *life, int ended, struct err *err);
-/** sample_life_read() - all figures of now, and the stacks behind them with their names; @final: the last time. NULL with @err. */
+/**
+ * sample_life_read() - all figures of now, and the stacks behind them with their names; @final: the
+ * last time. NULL with @err.
+ */
 struct prof *sample_life_read(struct sample_life *life, int final, struct err *err);
-/** sample_life_record() - finish the recording; what it is called, lent; NULL: there is none, or @err says why. */
+/**
+ * sample_life_record() - finish the recording; what it is called, lent; NULL: there is none, or
+ * @err says why.
+ */
 const char *sample_life_record(struct sample_life *life, struct err *err);
 void sample_life_free(struct sample_life *life);
 
-/** sample_life_samples() - the figures of the last reading; NULL before sample_life_begin(). Lent. */
+/**
+ * sample_life_samples() - the figures of the last reading; NULL before sample_life_begin(). Lent.
+ */
 struct samples *sample_life_samples(struct sample_life *life);
 /** sample_life_shown() - how many of opt.count intervals have passed. */
 uint64_t sample_life_shown(const struct sample_life *life);

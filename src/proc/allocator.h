@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allocator.h - a row of a breakdown: what an allocator holds, read from outside (room heaps): its live blocks, what it keeps
- * free though resident, its own bookkeeping. Racy (the target runs on), so each says how far its parts agreed.
+ * allocator.h - a row of a breakdown: what an allocator holds, read from outside (room heaps): its
+ * live blocks, what it keeps free though resident, its own bookkeeping. Racy (the target runs on),
+ * so each says how far its parts agreed.
  */
 #ifndef PROC_ALLOCATOR_H
 #define PROC_ALLOCATOR_H
@@ -21,7 +22,9 @@ struct allocator_reading {
 	uint64_t resident_bytes; /* of those; less the four above it is what live blocks occupy */
 	uint64_t live_count;     /* blocks; UINT64_MAX: unknown */
 	double consistency;      /* per cent of what was walked that passed every check */
-	/* of a heap that is collected, where its runtime says so; paced 0: the three are not known */
+	/*
+	 * of a heap that is collected, where its runtime says so; paced 0: the three are not known
+	 */
 	int paced;
 	int gc_percent;      /* growth between collections; -1: switched off */
 	uint64_t goal_bytes; /* live bytes at which the next collection ends; UINT64_MAX: none */

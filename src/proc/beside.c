@@ -18,7 +18,7 @@
 #define DESCRIPTORS_MAX 65536u
 #define NO_LIMIT (1ull << 62) /* version 1 says the largest number of whole pages for none */
 
-/* ---- files of one number, or of words and numbers -------------------------------------------------------------------- */
+/* ---- files of one number, or of words and numbers -------------------------------------------- */
 
 static uint64_t number_in(const char *folder, const char *file)
 {
@@ -55,9 +55,11 @@ static uint64_t word_in(const char *text, const char *word)
 	return UINT64_MAX;
 }
 
-/* ---- cgroups ----------------------------------------------------------------------------------------------------------- */
+/* ---- cgroups --------------------------------------------------------------------------------- */
 
-/* A mount's place holds no blanks: the kernel writes them as \040, and such a place is left alone. */
+/*
+ * A mount's place holds no blanks: the kernel writes them as \040, and such a place is left alone.
+ */
 static int mount_of(int version, char *at, size_t size)
 {
 	FILE *mounts = fopen("/proc/self/mounts", "re");
@@ -79,7 +81,10 @@ static int mount_of(int version, char *at, size_t size)
 	return found;
 }
 
-/* The path behind "N:memory:" or "0::" of /proc/PID/cgroup; one outside our namespace is not ours to see. */
+/*
+ * The path behind "N:memory:" or "0::" of /proc/PID/cgroup; one outside our namespace is not ours
+ * to see.
+ */
 static int path_of(const char *text, int version, char *path, size_t size)
 {
 	for (const char *at = text; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL) {
@@ -105,7 +110,10 @@ static int path_of(const char *text, int version, char *path, size_t size)
 	return 0;
 }
 
-/* The folder of @target's memory cgroup, and where its mount ends in it. Return: the version, 0 if there is none. */
+/*
+ * The folder of @target's memory cgroup, and where its mount ends in it. Return: the version, 0 if
+ * there is none.
+ */
 static int folder_of(const struct target *target, char folder[BESIDE_PATH_MAX], size_t *mount_len)
 {
 	char text[8192], path[2048];
@@ -239,7 +247,10 @@ static int read_folder(const char *folder, size_t mount_len, int version, struct
 	return 0;
 }
 
-/* Version 1 has none: that of its cgroup of version 2 where there is one beside, else the machine's. */
+/*
+ * Version 1 has none: that of its cgroup of version 2 where there is one beside, else the
+ * machine's.
+ */
 static void find_pressure(const struct target *target, struct cgroup_memory *m)
 {
 	char text[8192], path[2048], mount[1024], folder[BESIDE_PATH_MAX];
@@ -308,7 +319,7 @@ uint64_t cgroup_cache_held(const struct cgroup_memory *m)
 	return m->file_bytes > goes ? m->file_bytes - goes : 0;
 }
 
-/* ---- files without a name ---------------------------------------------------------------------------------------------- */
+/* ---- files without a name -------------------------------------------------------------------- */
 
 static int by_file(const void *a, const void *b)
 {
@@ -340,7 +351,10 @@ static size_t mapped_files(const struct breakdown *b, struct held_file **files)
 	return count;
 }
 
-/* One more that is held; 0 where it is known already or there is no room: thousands of them are a bound from below. */
+/*
+ * One more that is held; 0 where it is known already or there is no room: thousands of them are a
+ * bound from below.
+ */
 static struct held_file *hold(struct beside *beside, uint64_t device, uint64_t inode,
 			      uint64_t bytes)
 {
@@ -452,7 +466,10 @@ static void look_at_descriptors(const struct target *target, const struct breakd
 		closedir(dir);
 }
 
-/* System V segments that it made and nobody has attached: they stay until somebody removes them, whoever ends. */
+/*
+ * System V segments that it made and nobody has attached: they stay until somebody removes them,
+ * whoever ends.
+ */
 static void look_at_segments(const struct target *target, struct beside *beside)
 {
 	FILE *list = fopen("/proc/sysvipc/shm", "re");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.h - memory that a process or its cgroup answers for and that is in no process's RSS: page tables, slab, sockets, page cache,
- * files without a name that are open but not mapped; and the limits that all of it is counted against. No lock of the process is taken.
+ * beside.h - memory that a process or its cgroup answers for and that is in no process's RSS: page
+ * tables, slab, sockets, page cache, files without a name that are open but not mapped; and the
+ * limits that all of it is counted against. No lock of the process is taken.
  */
 #ifndef PROC_BESIDE_H
 #define PROC_BESIDE_H
@@ -18,7 +19,8 @@ struct breakdown;
 struct cgroup_memory {
 	int version; /* 1 or 2; 0: no memory controller is in sight */
 	char path
-		[BESIDE_PATH_MAX]; /* the folder read, below a mount; "" where it is not ours to see */
+		/* the folder read, below a mount; "" where it is not ours to see */
+		[BESIDE_PATH_MAX];
 	uint64_t current_bytes, peak_bytes;
 	uint64_t limit_bytes; /* the lowest of it and those above it; UINT64_MAX: none */
 	uint64_t swap_bytes;
@@ -34,24 +36,42 @@ struct cgroup_memory {
 	int pressure_of_machine; /* of all there is: this cgroup's own is not told */
 };
 
-/** cgroup_memory_read() - of the cgroup that @target is in. 0; -ENOENT where there is none that can be seen. Some 100 us. */
+/**
+ * cgroup_memory_read() - of the cgroup that @target is in. 0; -ENOENT where there is none that can
+ * be seen. Some 100 us.
+ */
 int cgroup_memory_read(const struct target *target, struct cgroup_memory *memory);
 /** cgroup_memory_at() - the same of the folder @path. */
 int cgroup_memory_at(const char *path, struct cgroup_memory *memory);
-/** cgroup_limit() - the lowest limit on @target's cgroup or one above it, of either version; UINT64_MAX: none. */
+/**
+ * cgroup_limit() - the lowest limit on @target's cgroup or one above it, of either version;
+ * UINT64_MAX: none.
+ */
 uint64_t cgroup_limit(const struct target *target);
-/** cgroup_working_set() - what kubelet counts: current less inactive page cache. UINT64_MAX: not told. */
+/**
+ * cgroup_working_set() - what kubelet counts: current less inactive page cache. UINT64_MAX: not
+ * told.
+ */
 uint64_t cgroup_working_set(const struct cgroup_memory *memory);
 
-/** cgroup_cache_reclaimable() - page cache that can go when memory is wanted (what is dirty once it is written). UINT64_MAX: not told. */
+/**
+ * cgroup_cache_reclaimable() - page cache that can go when memory is wanted (what is dirty once it
+ * is written). UINT64_MAX: not told.
+ */
 uint64_t cgroup_cache_reclaimable(const struct cgroup_memory *memory);
-/** cgroup_cache_held() - page cache that cannot: shared memory, tmpfs, what is locked. UINT64_MAX: not told. */
+/**
+ * cgroup_cache_held() - page cache that cannot: shared memory, tmpfs, what is locked. UINT64_MAX:
+ * not told.
+ */
 uint64_t cgroup_cache_held(const struct cgroup_memory *memory);
 
 /** beside_mappings_max() - vm.max_map_count; UINT64_MAX: not told. */
 uint64_t beside_mappings_max(void);
 
-/** struct held_file - one without a name, or a segment of System V shared memory that nobody has attached (device 0). */
+/**
+ * struct held_file - one without a name, or a segment of System V shared memory that nobody has
+ * attached (device 0).
+ */
 struct held_file {
 	uint64_t device, inode, bytes;
 	char name[64];
@@ -64,7 +84,10 @@ struct beside {
 	uint64_t page_table_bytes, locked_bytes, pinned_bytes;
 	uint64_t oom_bytes;              /* what the OOM killer counts: RSS, swap and page tables */
 	uint64_t mappings, mappings_max; /* vm.max_map_count */
-	/* memfds, deleted shared memory and other files without a name: open here and mapped nowhere here */
+	/*
+	 * memfds, deleted shared memory and other files without a name: open here and mapped
+	 * nowhere here
+	 */
 	uint64_t held_bytes, held_count;
 	char held_name[64]; /* of the largest */
 	uint64_t held_largest_bytes;
@@ -76,8 +99,9 @@ struct beside {
 };
 
 /**
- * beside_read() - @breakdown's mappings say what is mapped, its totals the rest. 2 us a descriptor, at most 65,536 of them, and a pass
- * over the machine's sockets where it has any and @sockets are asked for.
+ * beside_read() - @breakdown's mappings say what is mapped, its totals the rest. 2 us a descriptor,
+ * at most 65,536 of them, and a pass over the machine's sockets where it has any and @sockets are
+ * asked for.
  */
 void beside_read(const struct target *target, const struct breakdown *breakdown, int sockets,
 		 struct beside *beside);

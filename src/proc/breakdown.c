@@ -18,9 +18,12 @@
 #define SPARSE_MAX \
 	(1ull << 30) /* pagemap lists 8 bytes a page: larger reservations are not read through it */
 
-/* ---- rows ------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-/** find_row() - the row of a class and label; a new one while there is room, else the class's "(other)". NULL: no memory. */
+/**
+ * find_row() - the row of a class and label; a new one while there is room, else the class's
+ * "(other)". NULL: no memory.
+ */
 static struct class_row *find_row(struct breakdown *b, unsigned class, const char *label)
 {
 	uint32_t hash = (uint32_t)hash_bytes(label, strlen(label), hash_seed() + class);
@@ -74,7 +77,10 @@ void class_row_add(struct class_row *row, const struct region *r)
 	}
 }
 
-/** is_copied() - private mappings of shared things: what was written to is a copy of the process's own. */
+/**
+ * is_copied() - private mappings of shared things: what was written to is a copy of the process's
+ * own.
+ */
 static int is_copied(const struct region *r)
 {
 	return !(r->perms & REGION_SHARED) && r->anonymous_bytes &&
@@ -151,7 +157,7 @@ static void sort_rows(struct breakdown *b)
 	idtab_fini(&b->rows); /* the numbers in it are those before sorting */
 }
 
-/* ---- mappings --------------------------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 struct collect {
 	struct breakdown *b;
@@ -349,7 +355,7 @@ int breakdown_sum(struct breakdown *b, struct err *err)
 	return 0;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /** struct quick - the list first, then what is resident of each, mapping by mapping. */
 struct quick {
@@ -481,7 +487,10 @@ static int read_quick(const struct target *target, struct classifier *classifier
 	return rc;
 }
 
-/** is_doubtful() - the counters lag behind by some pages a CPU; more is worth another walk of all pages. */
+/**
+ * is_doubtful() - the counters lag behind by some pages a CPU; more is worth another walk of all
+ * pages.
+ */
 static int is_doubtful(const struct breakdown *b)
 {
 	uint64_t a = b->rss_bytes, c = b->totals.rss_bytes;
@@ -527,7 +536,9 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	if (opt->keep == 0 && (rc = breakdown_sum(b, err)) < 0)
 		return rc;
 	if (!opt->no_checks && b->full && (!opt->doubt_only || is_doubtful(b))) {
-		/* a check that cannot be made is shown as missing; the breakdown stands without it */
+		/*
+		 * a check that cannot be made is shown as missing; the breakdown stands without it
+		 */
 		rollup_read(target, &b->rollup_rss_bytes, &b->rollup_pss_bytes,
 			    &b->reading.stall_ns, &ignored);
 	}

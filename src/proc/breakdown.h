@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * breakdown.h - where a process's memory is, at one moment: every mapping classified, the classes adding up to RSS exactly,
- * threads with their stacks, and the kernel's own sums beside ours.
+ * breakdown.h - where a process's memory is, at one moment: every mapping classified, the classes
+ * adding up to RSS exactly, threads with their stacks, and the kernel's own sums beside ours.
  */
 #ifndef PROC_BREAKDOWN_H
 #define PROC_BREAKDOWN_H
@@ -45,21 +45,23 @@ void class_row_add(struct class_row *row, const struct region *region);
 struct breakdown_opt {
 	int quick; /* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
 	/*
-	 * All that pagemap knows beside: which pages are a file's, huge, mapped by others, too. Without the pauses of a quick
-	 * reading. Where the kernel tells less (before Linux 6.11) it is a full one instead.
+	 * All that pagemap knows beside: which pages are a file's, huge, mapped by others, too.
+	 * Without the pauses of a quick reading. Where the kernel tells less (before Linux 6.11) it
+	 * is a full one instead.
 	 */
 	int parts;
 	int no_threads; /* leave threads out; stacks are then known by their shape only */
 	int no_checks; /* leave status and smaps_rollup out: the latter walks all pages once more */
-	int doubt_only; /* smaps_rollup only where the kernel's counters differ from the sum by more than 1 % */
+	/* smaps_rollup only where the kernel's counters differ from the sum by more than 1 % */
+	int doubt_only;
 	size_t keep; /* how many mappings to keep, the largest by RSS; 0 = every one, by address */
-	uint32_t
-		labels_max; /* rows of classes; what comes later goes to "(other)" of its class. 0 = 4096 */
+	/* rows of classes; what comes later goes to "(other)" of its class. 0 = 4096 */
+	uint32_t labels_max;
 	threads_facts_fn facts;              /* by BPF, of threads that run; may be NULL */
 	const struct module_extent *modules; /* see struct classifier */
 	size_t module_count;
-	const struct names
-		*names; /* of libbyteledger's table; needed only if not every mapping is kept */
+	/* of libbyteledger's table; needed only if not every mapping is kept */
+	const struct names *names;
 };
 
 struct breakdown {
@@ -69,7 +71,11 @@ struct breakdown {
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 	int full;                  /* PSS and all that stands in smaps is known */
 	int unhurried;             /* who asked has time: pages_gently() for allocators as well */
-	int raised; /* pages_raise() for allocators as well: not where readings come by themselves while others work (parts) */
+	/*
+	 * pages_raise() for allocators as well: not where readings come by themselves while others
+	 * work (parts)
+	 */
+	int raised;
 	struct reading reading;
 
 	uint64_t rss_bytes, pss_bytes, virtual_bytes, reserved_bytes, swap_bytes, hugetlb_bytes,
@@ -86,22 +92,29 @@ struct breakdown {
 		names_dropped;        /* of libbyteledger\'s table: valid, and against the rules */
 	struct thread_stack *threads; /* by tid */
 	size_t thread_count;
-	struct stack_blocks
-		idle_stacks; /* that wait in glibc's cache, where a mapping holds several stacks */
+	/* that wait in glibc's cache, where a mapping holds several stacks */
+	struct stack_blocks idle_stacks;
 	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
-	int heaps_refused; /* negative errno: what is resident may not be asked, so no allocator and no stack is told; 0 */
+	/*
+	 * negative errno: what is resident may not be asked, so no allocator and no stack is told;
+	 * 0
+	 */
+	int heaps_refused;
 	struct settings *settings; /* proc/settings.h; malloc'd, NULL: not asked */
 	struct numa *numa;         /* proc/numa.h; malloc'd, NULL: not asked */
 	struct beside *beside;     /* proc/beside.h; malloc'd, NULL: not asked */
-	uint64_t
-		named_ns; /* CLOCK_MONOTONIC of the reading of allocators that labels rest on; 0: by rules alone */
+	/* CLOCK_MONOTONIC of the reading of allocators that labels rest on; 0: by rules alone */
+	uint64_t named_ns;
 	struct owned *owned; /* proc/owned.h: by whom, as heaps_read() was told. NULL: not asked */
-	/* heaps/files.h: by whom heaps_read() asks for names in files; lent, NULL: by nobody. And of whom, during it */
+	/*
+	 * heaps/files.h: by whom heaps_read() asks for names in files; lent, NULL: by nobody. And
+	 * of whom, during it
+	 */
 	const struct heap_files *files;
 	const struct target *files_of;
-	struct units *
-		units; /* heaps/units.h: who wants to know what they hold sets it before heaps_read(); lent */
+	/* heaps/units.h: who wants to know what they hold sets it before heaps_read(); lent */
+	struct units *units;
 
 	/* Private: owns the text of regions and rows. */
 	int keeps_all;
@@ -113,8 +126,9 @@ struct breakdown {
 };
 
 /**
- * breakdown_read() - look at @target once; it is not stopped (but see smaps_each()). Memory: 300 bytes a kept mapping and
- * its names, 200 bytes a label, 64 KiB. Return: release with breakdown_free(); NULL with @err: -ESRCH (ended), -EACCES or
+ * breakdown_read() - look at @target once; it is not stopped (but see smaps_each()). Memory: 300
+ * bytes a kept mapping and its names, 200 bytes a label, 64 KiB. Return: release with
+ * breakdown_free(); NULL with @err: -ESRCH (ended), -EACCES or
  * -EPERM (not permitted), -ENOMEM, -EBADMSG (the kernel's text is not understood).
  */
 struct breakdown *breakdown_read(const struct target *target, const struct breakdown_opt *opt,
@@ -122,21 +136,29 @@ struct breakdown *breakdown_read(const struct target *target, const struct break
 void breakdown_free(struct breakdown *breakdown);
 void breakdown_freep(struct breakdown **breakdown);
 
-/** breakdown_find() - index of the kept mapping that holds @addr, or region_count; only where every one was kept. O(log n). */
+/**
+ * breakdown_find() - index of the kept mapping that holds @addr, or region_count; only where every
+ * one was kept. O(log n).
+ */
 size_t breakdown_find(const struct breakdown *breakdown, uint64_t addr);
 /**
- * breakdown_relabel() - a reader of allocators or owners knows better what mapping @index is; @label and @owner (may be NULL)
- * are copied. Call breakdown_sum() once behind the last one. -ENOMEM.
+ * breakdown_relabel() - a reader of allocators or owners knows better what mapping @index is;
+ * @label and @owner (may be NULL) are copied. Call breakdown_sum() once behind the last one.
+ * -ENOMEM.
  */
 int breakdown_relabel(struct breakdown *breakdown, size_t index, enum region_class class,
 		      const char *label, const char *owner, enum region_how how);
 /**
- * breakdown_cut() - put @names over the mappings that @wants (NULL: all) chooses, cutting them where a name covers a part. Call
- * breakdown_sum() behind it. Only where every one was kept. -ENOMEM.
+ * breakdown_cut() - put @names over the mappings that @wants (NULL: all) chooses, cutting them
+ * where a name covers a part. Call breakdown_sum() behind it. Only where every one was kept.
+ * -ENOMEM.
  */
 int breakdown_cut(struct breakdown *breakdown, const struct target *target,
 		  const struct names *names, int (*wants)(const struct region *region));
-/** breakdown_sum() - compute classes and totals anew from the mappings; only where every one was kept. */
+/**
+ * breakdown_sum() - compute classes and totals anew from the mappings; only where every one was
+ * kept.
+ */
 int breakdown_sum(struct breakdown *breakdown, struct err *err);
 
 #endif

@@ -126,7 +126,10 @@ unsigned class_named(const char *name, size_t len)
 	return class;
 }
 
-/* Letters of which one of the two has more, and how far the rest is shared from the start: small is near. */
+/*
+ * Letters of which one of the two has more, and how far the rest is shared from the start: small is
+ * near.
+ */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned char row[64];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* classes.h - the words by which memory is called: every class with what it means, and the labels that are not the program's own names. */
+/*
+ * classes.h - the words by which memory is called: every class with what it means, and the labels
+ * that are not the program's own names.
+ */
 #ifndef PROC_CLASSES_H
 #define PROC_CLASSES_H
 
@@ -21,13 +24,17 @@ extern const size_t class_label_count;
 
 /** class_about() - one line on what memory of @class is. */
 const char *class_about(unsigned class);
-/** class_is_open() - labels of it may be any name: of files, of modules, or those that programs give. */
+/**
+ * class_is_open() - labels of it may be any name: of files, of modules, or those that programs
+ * give.
+ */
 int class_is_open(unsigned class);
 /** class_named() - the number of the class called @name, REGION_CLASS_COUNT if none is. */
 unsigned class_named(const char *name, size_t len);
 /**
- * classes_know() - whether memory may be called @name: a class, a label of the table, "CLASS/LABEL", the path of a file, or the file name of a
- * library. *@nearest: the known word that resembles it most, or NULL.
+ * classes_know() - whether memory may be called @name: a class, a label of the table,
+ * "CLASS/LABEL", the path of a file, or the file name of a library. *@nearest: the known word that
+ * resembles it most, or NULL.
  */
 int classes_know(const char *name, const char **nearest);
 

@@ -65,8 +65,8 @@ static int is_resident(struct classifier *c, uint64_t addr, size_t len)
 }
 
 /**
- * peek() - copy memory of the target from mapping @r, but only from resident pages: reading another would fault it in, change
- * RSS and perhaps wait for a disk. Return: @len, or -1.
+ * peek() - copy memory of the target from mapping @r, but only from resident pages: reading another
+ * would fault it in, change RSS and perhaps wait for a disk. Return: @len, or -1.
  */
 static int peek(struct classifier *c, const struct region *r, uint64_t addr, void *to, size_t len)
 {
@@ -99,9 +99,12 @@ static void copy(char **to, size_t *cap, const char *text)
 	memcpy(*to, text, need);
 }
 
-/* ---- modules ---------------------------------------------------------------------------------------------------- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
-/** module_extent() - where the PT_LOAD segments end in memory, from the headers at @start. 1 ELF, 0 another file, -1 unread. */
+/**
+ * module_extent() - where the PT_LOAD segments end in memory, from the headers at @start. 1 ELF, 0
+ * another file, -1 unread.
+ */
 static int module_extent(struct classifier *c, const struct region *first, uint64_t *end)
 {
 	unsigned char bytes[HEADER_BYTES];
@@ -203,7 +206,9 @@ static void classify_file(struct classifier *c, struct region *r, int library)
 	r->owner = r->name;
 }
 
-/** is_guard() - no access, and small: runtimes reserve much more below their heaps (Go, HotSpot). */
+/**
+ * is_guard() - no access, and small: runtimes reserve much more below their heaps (Go, HotSpot).
+ */
 static int is_guard(const struct region *r)
 {
 	return !(r->perms & ACCESS) && r->name[0] == '\0' && r->end - r->start <= GUARD_MAX;
@@ -216,7 +221,10 @@ static int emit(struct classifier *c, struct region *r)
 	return c->put(c->ctx, r);
 }
 
-/** flush_group() - the held mappings of one file come out: as a module where one is executable, else as data. */
+/**
+ * flush_group() - the held mappings of one file come out: as a module where one is executable, else
+ * as data.
+ */
 static int flush_group(struct classifier *c)
 {
 	int executable = 0, rc = 0;
@@ -226,7 +234,10 @@ static int flush_group(struct classifier *c)
 	uint64_t end = 0;
 	int elf = executable ? module_extent(c, first, &end) : 0;
 	int program = is_program(c, first);
-	/* what could not be looked at but is executable and private is a module as far as its path goes */
+	/*
+	 * what could not be looked at but is executable and private is a module as far as its path
+	 * goes
+	 */
 	int module = elf > 0 || (elf < 0 && !is_jit_dump(first->name)) || program;
 	int own = strstr(first->name, "libbyteledger-heap.so") != NULL;
 	label_base(c->module_label, first->name);
@@ -251,7 +262,10 @@ static int flush_group(struct classifier *c)
 	return rc;
 }
 
-/** is_bss() - the unnamed writable mapping right behind a module's last one, which its headers reach into. */
+/**
+ * is_bss() - the unnamed writable mapping right behind a module's last one, which its headers reach
+ * into.
+ */
 static int is_bss(const struct classifier *c, const struct region *r)
 {
 	return c->module_next && r->start == c->module_next && r->perms & REGION_WRITE &&
@@ -269,7 +283,7 @@ static void classify_bss(struct classifier *c, struct region *r)
 	c->module_next = 0;
 }
 
-/* ---- stacks and heaps ------------------------------------------------------------------------------------------- */
+/* ---- stacks and heaps ------------------------------------------------------------------------ */
 
 static void own_thread(struct classifier *c, struct region *r, struct thread_stack *thread)
 {
@@ -292,8 +306,9 @@ static struct thread_stack *pointing_into(const struct classifier *c, const stru
 }
 
 /**
- * descriptor() - a thread descriptor near the top: 1, 0, or -1 unread. Not always at the very top: the kernel merges a stack
- * with what happens to lie right above it, which for a program's first thread is often the loader's block of TLS.
+ * descriptor() - a thread descriptor near the top: 1, 0, or -1 unread. Not always at the very top:
+ * the kernel merges a stack with what happens to lie right above it, which for a program's first
+ * thread is often the loader's block of TLS.
  */
 static int descriptor(struct classifier *c, const struct region *r, struct thread_descriptor *found)
 {
@@ -303,7 +318,10 @@ static int descriptor(struct classifier *c, const struct region *r, struct threa
 		return -1;
 	int rc = -1;
 	for (uint64_t end = r->end; end > below && rc != 1; end -= 4096) {
-		/* a descriptor takes more than half a page: two at a time, unless the lower one is not resident */
+		/*
+		 * a descriptor takes more than half a page: two at a time, unless the lower one is
+		 * not resident
+		 */
 		uint64_t from = end - 4096;
 		if (peek(c, r, from, &probe, sizeof(probe)) < 0)
 			continue;
@@ -326,8 +344,9 @@ static int open_pages(struct classifier *c)
 }
 
 /**
- * classify_stacks() - a mapping that may hold several stacks: its threads get theirs. 1 if it is stacks in the first place (@at_top: its
- * end is one's), else 0, also where memory is short: then the top one is all that is known.
+ * classify_stacks() - a mapping that may hold several stacks: its threads get theirs. 1 if it is
+ * stacks in the first place (@at_top: its end is one's), else 0, also where memory is short: then
+ * the top one is all that is known.
  */
 static int classify_stacks(struct classifier *c, struct region *r, int at_top)
 {
@@ -367,8 +386,9 @@ static int classify_stacks(struct classifier *c, struct region *r, int at_top)
 }
 
 /**
- * classify_stack() - 1 if an anonymous writable mapping is a thread's stack. A stack pointer alone proves nothing: Go's
- * goroutines and other coroutines run on heap memory. A guard below or a thread descriptor at the top must join it.
+ * classify_stack() - 1 if an anonymous writable mapping is a thread's stack. A stack pointer alone
+ * proves nothing: Go's goroutines and other coroutines run on heap memory. A guard below or a
+ * thread descriptor at the top must join it.
  */
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): one kind of evidence a case */
 static int classify_stack(struct classifier *c, struct region *r)
@@ -379,7 +399,9 @@ static int classify_stack(struct classifier *c, struct region *r)
 		return 0;
 	struct thread_descriptor found = { 0 };
 	int seen = r->end - r->start >= 16384 || running ? descriptor(c, r, &found) : 0;
-	/* of the first thread it stands in the loader's block of TLS, and its stack is the kernel's */
+	/*
+	 * of the first thread it stands in the loader's block of TLS, and its stack is the kernel's
+	 */
 	if (seen == 1 && !found.block_end && c->threads) {
 		struct thread_stack *first =
 			threads_find(c->threads, c->thread_count, found.tid, 1);
@@ -402,7 +424,9 @@ static int classify_stack(struct classifier *c, struct region *r)
 		    live ? "thread stacks" : "stack cache");
 		if (thread)
 			own_thread(c, r, thread);
-		/* it lies in a larger mapping: what belongs to others is cut off by who reads heaps */
+		/*
+		 * it lies in a larger mapping: what belongs to others is cut off by who reads heaps
+		 */
 		if (thread && thread->how == HOW_THREAD_DESCRIPTOR && thread->stack_end == r->end &&
 		    found.block_end && found.block_end <= r->end) {
 			thread->stack_start =
@@ -419,7 +443,10 @@ static int classify_stack(struct classifier *c, struct region *r)
 	return 0;
 }
 
-/** classify_arena() - glibc's heap_info at a multiple of 64 MiB: { arena, previous heap, size, ... }. */
+/**
+ * classify_arena() - glibc's heap_info at a multiple of 64 MiB: { arena, previous heap, size, ...
+ * }.
+ */
 static int classify_arena(struct classifier *c, struct region *r)
 {
 	uint64_t at = (r->start + HEAP_ALIGN - 1) & ~(HEAP_ALIGN - 1), info[4];
@@ -436,11 +463,17 @@ static int classify_arena(struct classifier *c, struct region *r)
 	return 1;
 }
 
-/** classify_large() - a block that malloc mapped by itself: { padding, size with bit 1 set } at the start. */
+/**
+ * classify_large() - a block that malloc mapped by itself: { padding, size with bit 1 set } at the
+ * start.
+ */
 static int classify_large(struct classifier *c, struct region *r)
 {
 	uint64_t chunk[2];
-	/* malloc maps blocks from 128 KiB on; smaller mappings are not looked into: there may be 30,000 of them */
+	/*
+	 * malloc maps blocks from 128 KiB on; smaller mappings are not looked into: there may be
+	 * 30,000 of them
+	 */
 	if (r->rss_bytes == 0 || r->end - r->start < 128 * 1024 ||
 	    peek(c, r, r->start, chunk, sizeof(chunk)) < 0)
 		return 0;
@@ -490,7 +523,7 @@ static void classify_anonymous(struct classifier *c, struct region *r)
 						  : "read-write");
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void classify_main_stack(struct classifier *c, struct region *r)
 {
@@ -533,7 +566,10 @@ static void classify_named(struct classifier *c, struct region *r)
 
 static int is_file_segment(const struct region *r)
 {
-	/* special files live on their own pseudo devices but look like paths: name_rule() takes those */
+	/*
+	 * special files live on their own pseudo devices but look like paths: name_rule() takes
+	 * those
+	 */
 	return r->inode && r->name[0] == '/' && !(r->perms & REGION_SHARED) &&
 	       !name_is_special(r->name) && !(r->flags & REGION_FLAG_HUGETLB);
 }

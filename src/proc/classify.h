@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * classify.h - what each mapping is. Mappings go in by address, come out by address with class, label, owner and how it is
- * known; a few are held back until their neighbours are seen (segments of a module, its bss, the guard below a stack).
- * Nothing here touches a page that is not resident: looking must not change what is looked at.
+ * classify.h - what each mapping is. Mappings go in by address, come out by address with class,
+ * label, owner and how it is known; a few are held back until their neighbours are seen (segments
+ * of a module, its bss, the guard below a stack). Nothing here touches a page that is not resident:
+ * looking must not change what is looked at.
  */
 #ifndef PROC_CLASSIFY_H
 #define PROC_CLASSIFY_H
@@ -23,25 +24,28 @@ struct classify_held {
 	size_t name_cap;
 };
 
-/** struct module_extent - where a module's segments begin and end in memory, as the loader knows it. */
+/**
+ * struct module_extent - where a module's segments begin and end in memory, as the loader knows it.
+ */
 struct module_extent {
 	uint64_t start, end;
 };
 
 struct classifier {
 	const struct target *target;
-	const struct module_extent
-		*modules; /* of the own process: spares a look at each header; may be NULL */
+	/* of the own process: spares a look at each header; may be NULL */
+	const struct module_extent *modules;
 	size_t module_count;
 	struct thread_stack *threads; /* may be NULL: stacks are known by descriptor and shape */
 	size_t thread_count;
-	struct stack_blocks
-		idle; /* of threads that have ended, where mappings hold several stacks: to be taken, or freed */
+	/* of threads that have ended, where mappings hold several stacks: to be taken, or freed */
+	struct stack_blocks idle;
 	region_fn put; /* label and owner are lent for the call */
 	void *ctx;
 
 	/* Private. */
-	int pagemap; /* descriptor, opened when it is needed; -1: memory of the target is left alone */
+	/* descriptor, opened when it is needed; -1: memory of the target is left alone */
+	int pagemap;
 	struct pages pages; /* likewise */
 	int pages_opened;
 	int unreadable; /* reading its memory is not permitted */
@@ -50,8 +54,8 @@ struct classifier {
 	int group;         /* the held ones are segments of one file */
 	uint64_t last_end; /* of the mapping that came out last */
 	int last_guard;    /* that one was without access and anonymous */
-	uint64_t
-		module_end; /* where the last segment ends in memory, from program headers; 0 = unknown */
+	/* where the last segment ends in memory, from program headers; 0 = unknown */
+	uint64_t module_end;
 	uint64_t module_next; /* the address right behind the module's last mapping */
 	unsigned module_program;
 	char module_label[LABEL_MAX];
@@ -60,7 +64,10 @@ struct classifier {
 	char label[LABEL_MAX], owner[LABEL_MAX];
 };
 
-/** classify_init() - @threads are filled in with their stacks as mappings pass; both stay the caller's. */
+/**
+ * classify_init() - @threads are filled in with their stacks as mappings pass; both stay the
+ * caller's.
+ */
 void classify_init(struct classifier *c, const struct target *target, struct thread_stack *threads,
 		   size_t thread_count, region_fn put, void *ctx);
 /** classify_region() - a region_fn: the next mapping, by address. */

@@ -81,7 +81,10 @@ static const struct word_rule vma_names[] = {
 
 static const struct word_rule *find(const struct word_rule *rules, size_t count, const char *name)
 {
-	/* the first two letters decide about nearly all of them, and every mapping of a file comes by here */
+	/*
+	 * the first two letters decide about nearly all of them, and every mapping of a file comes
+	 * by here
+	 */
 	for (size_t i = 0; i < count; i++)
 		if (name[0] == rules[i].word[0] && name[1] == rules[i].word[1] &&
 		    strncmp(name, rules[i].word, strlen(rules[i].word)) == 0)
@@ -99,12 +102,18 @@ static void text(char to[LABEL_MAX], const char *from)
 	snprintf(to, LABEL_MAX, "%s", from ? from : "");
 }
 
-/** special_label() - memfd and SysV mappings are called by their own name, not by a path that does not exist. */
+/**
+ * special_label() - memfd and SysV mappings are called by their own name, not by a path that does
+ * not exist.
+ */
 static void special_label(char to[LABEL_MAX], const char *name)
 {
 	char base[LABEL_MAX];
 	if (strncmp(name, "/memfd:", 7) == 0) {
-		/* the name may hold anything, slashes and " (deleted)" included; the kernel's own comes last */
+		/*
+		 * the name may hold anything, slashes and " (deleted)" included; the kernel's own
+		 * comes last
+		 */
 		size_t len = strlen(name + 7), cut = sizeof(" (deleted)") - 1;
 		if (len > cut && strcmp(name + 7 + len - cut, " (deleted)") == 0)
 			len -= cut;

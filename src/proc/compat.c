@@ -116,7 +116,10 @@ static void table(struct buf *to, const struct breakdown *b, size_t top, const c
 	free(list);
 }
 
-/* Goroutines' stacks lie in the heap's spans: what its books say of them, and no piece of its own is yet, is no heap. */
+/*
+ * Goroutines' stacks lie in the heap's spans: what its books say of them, and no piece of its own
+ * is yet, is no heap.
+ */
 static void move_stacks(const struct breakdown *b, uint64_t sums[GROUPS])
 {
 	uint64_t apart = 0;

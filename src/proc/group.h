@@ -16,9 +16,11 @@ enum regions_group {
 };
 
 /**
- * breakdown_group() - sums by the file behind each mapping (GROUP_FILE; bss belongs to its module's file) or by program and
- * library (GROUP_MODULE); what has neither is summed by class, "(anonymous)". Rows add up to the whole, come in order of
- * @sort, and lend their text from @b. Only where every mapping was kept. Return: malloc'd; NULL without memory.
+ * breakdown_group() - sums by the file behind each mapping (GROUP_FILE; bss belongs to its module's
+ * file) or by program and library (GROUP_MODULE); what has neither is summed by class,
+ * "(anonymous)". Rows add up to the whole, come in order of
+ * @sort, and lend their text from @b. Only where every mapping was kept. Return: malloc'd; NULL
+ * without memory.
  */
 struct class_row *breakdown_group(const struct breakdown *b, enum regions_group by,
 				  enum regions_sort sort, size_t *count);

@@ -18,7 +18,10 @@ static int is_word(char c)
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/** kept() - how much of [@text, @text + @len) stands before its trailing number; @len where there is none. */
+/**
+ * kept() - how much of [@text, @text + @len) stands before its trailing number; @len where there is
+ * none.
+ */
 static size_t kept(const char *text, size_t len)
 {
 	size_t word = len;
@@ -28,7 +31,10 @@ static size_t kept(const char *text, size_t len)
 		hex &= is_hex(text[word]);
 		digits += is_digit(text[word]);
 	}
-	/* the whole last word is a hexadecimal number ("cache-7f3a"), but "add" and "be" are words: a digit must be there */
+	/*
+	 * the whole last word is a hexadecimal number ("cache-7f3a"), but "add" and "be" are words:
+	 * a digit must be there
+	 */
 	if (hex && digits && len - word >= 3)
 		return word;
 	size_t at = len;

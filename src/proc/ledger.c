@@ -71,7 +71,10 @@ static struct held_file *longer(struct held_file **list, size_t count, size_t mo
 	return grown;
 }
 
-/* What it holds, and what it maps that somebody else may hold: files that have no name any more, or never had one. */
+/*
+ * What it holds, and what it maps that somebody else may hold: files that have no name any more, or
+ * never had one.
+ */
 static int take_files(struct ledger *l, const struct breakdown *b)
 {
 	const struct beside *s = b->beside;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger_text.c - the sheet of several processes, and the table of it that is made again and again. */
+/*
+ * ledger_text.c - the sheet of several processes, and the table of it that is made again and again.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,7 +194,7 @@ void ledger_text(struct buf *to, const struct ledger *l, const char *title,
 	put_unread(to, l);
 }
 
-/* ---- a table that is made again and again ------------------------------------------------------------------------------ */
+/* ---- a table that is made again and again ---------------------------------------------------- */
 
 static void put_change(struct buf *to, int columns, int64_t bytes, int raw)
 {

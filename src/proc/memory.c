@@ -14,7 +14,7 @@
 #define PAGE_COST 32u
 #define MEMORY_RECENT_NS 20000000u
 
-/* ---- a process -------------------------------------------------------------------------------------------------- */
+/* ---- a process ------------------------------------------------------------------------------- */
 
 static ssize_t process_read(void *ctx, const struct target_piece *pieces, unsigned count)
 {
@@ -199,9 +199,12 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 	return 0;
 }
 
-/* ---- residency ---------------------------------------------------------------------------------------------------- */
+/* ---- residency ------------------------------------------------------------------------------- */
 
-/* One reader after the other goes through the same pages: what the one before was told a moment ago is true for the next. */
+/*
+ * One reader after the other goes through the same pages: what the one before was told a moment ago
+ * is true for the next.
+ */
 static ssize_t recall_slice(struct memory_pages *pages)
 {
 	const struct memory_there *there = pages->memory->there;
@@ -251,8 +254,9 @@ static void remember_slice(const struct memory_pages *pages)
 }
 
 /*
- * What is known is one slice; or, of a longer stretch that is asked for at once, as much as the runs have room for: one of
- * terabytes is nearly empty, and asking slice by slice would take minutes.
+ * What is known is one slice; or, of a longer stretch that is asked for at once, as much as the
+ * runs have room for: one of terabytes is nearly empty, and asking slice by slice would take
+ * minutes.
  */
 static void load_slice(struct memory_pages *pages, uint64_t addr, uint64_t end)
 {
@@ -269,7 +273,10 @@ static void load_slice(struct memory_pages *pages, uint64_t addr, uint64_t end)
 	pages->count = count > 0 ? (size_t)count : 0;
 	if (one && known < 0 && count >= 0)
 		remember_slice(pages);
-	/* a slice has no more runs than there is room for; of a longer stretch the rest is not known yet */
+	/*
+	 * a slice has no more runs than there is room for; of a longer stretch the rest is not
+	 * known yet
+	 */
 	if (count == MEMORY_SLICE_RUNS && pages->runs[count - 1].end > addr)
 		pages->end = pages->runs[count - 1].end;
 }
@@ -324,7 +331,7 @@ uint64_t memory_resident_from(struct memory_pages *pages, uint64_t start, uint64
 	return end;
 }
 
-/* ---- the sliding copy --------------------------------------------------------------------------------------------- */
+/* ---- the sliding copy ------------------------------------------------------------------------ */
 
 int memory_window_init(struct memory_window *window, const struct memory *memory)
 {

@@ -17,7 +17,10 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/** validate() - keep what makes sense: pages, no wrap around, a name; of two that overlap the lower one. */
+/**
+ * validate() - keep what makes sense: pages, no wrap around, a name; of two that overlap the lower
+ * one.
+ */
 static void validate(struct names *names, size_t count)
 {
 	size_t kept = 0;
@@ -51,8 +54,9 @@ static void validate(struct names *names, size_t count)
 #define MOVING_NS 500000
 
 /*
- * Only what is resident, where @pages tell: a foreign table must not come into memory because we look. Pages that the kernel moves
- * (compaction) are swapped out by pagemap meanwhile, for microseconds: what looks swapped out is asked again.
+ * Only what is resident, where @pages tell: a foreign table must not come into memory because we
+ * look. Pages that the kernel moves (compaction) are swapped out by pagemap meanwhile, for
+ * microseconds: what looks swapped out is asked again.
  */
 static ssize_t read_there(const struct target *target, struct pages *pages, uint64_t addr, void *to,
 			  size_t len)
@@ -182,7 +186,10 @@ static uint64_t *figure(struct region *r, size_t offset)
 }
 
 #define UNNAMED SIZE_MAX
-/** put_piece() - [@start, @end) of the mapping, by entry @index or as it was; the last piece gets all that is left. */
+/**
+ * put_piece() - [@start, @end) of the mapping, by entry @index or as it was; the last piece gets
+ * all that is left.
+ */
 static int put_piece(struct cut *cut, uint64_t start, uint64_t end, size_t index, int last)
 {
 	struct region piece = *cut->whole, *left = &cut->left;
@@ -198,7 +205,10 @@ static int put_piece(struct cut *cut, uint64_t start, uint64_t end, size_t index
 		rss = (uint64_t)((double)cut->whole->rss_bytes * share) & ~4095ull;
 		swap = (uint64_t)((double)cut->whole->swap_bytes * share) & ~4095ull;
 	}
-	/* a page that the kernel is just moving is swapped out by pagemap and resident by smaps, whose word counts here */
+	/*
+	 * a page that the kernel is just moving is swapped out by pagemap and resident by smaps,
+	 * whose word counts here
+	 */
 	if (!cut->whole->swap_bytes) {
 		rss += swap;
 		swap = 0;

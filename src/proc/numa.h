@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numa.h - on which nodes a process's pages lie, mapping by mapping, and by which policy: /proc/PID/numa_maps. */
+/*
+ * numa.h - on which nodes a process's pages lie, mapping by mapping, and by which policy:
+ * /proc/PID/numa_maps.
+ */
 #ifndef PROC_NUMA_H
 #define PROC_NUMA_H
 
@@ -23,13 +26,22 @@ struct numa {
 	size_t count;
 };
 
-/** numa_read() - one walk of all pages, as smaps is; how long the target may have waited goes to @stall_ns, if that is more. 0; -ENOENT where the kernel knows no nodes; negative errno. NULL is never a failure later. */
+/**
+ * numa_read() - one walk of all pages, as smaps is; how long the target may have waited goes to
+ * @stall_ns, if that is more. 0; -ENOENT where the kernel knows no nodes; negative errno. NULL is
+ * never a failure later.
+ */
 int numa_read(const struct target *target, struct numa *numa, uint64_t *stall_ns);
-/** numa_parse() - @text's lines, as the kernel writes them; what is none is passed over. -ENOMEM. */
+/**
+ * numa_parse() - @text's lines, as the kernel writes them; what is none is passed over. -ENOMEM.
+ */
 int numa_parse(struct numa *numa, const char *text);
 /** numa_at() - of the mapping that begins at @start; NULL: not told. O(log n). */
 const struct numa_row *numa_at(const struct numa *numa, uint64_t start);
-/** numa_is_told() - 1 if it lies on several nodes, or by another policy than the default: of one node there is nothing to tell. */
+/**
+ * numa_is_told() - 1 if it lies on several nodes, or by another policy than the default: of one
+ * node there is nothing to tell.
+ */
 int numa_is_told(const struct numa_row *row);
 void numa_free(struct numa *numa);
 

@@ -70,7 +70,8 @@ static void put_span(struct owned_span *to, size_t *count, struct owned_span s, 
 }
 
 /*
- * @weak ones, by address, get what is left between the @strong, which do not overlap. @to has room for all, and for a piece more of a weak one
+ * @weak ones, by address, get what is left between the @strong, which do not overlap. @to has room
+ * for all, and for a piece more of a weak one
  * behind each strong one.
  */
 static size_t lay(struct owned_span *to, const struct owned_span *strong, size_t strong_count,
@@ -126,7 +127,7 @@ int owned_sort(struct owned *o)
 	return 0;
 }
 
-/* ---- over a breakdown ------------------------------------------------------------------------------------------------ */
+/* ---- over a breakdown ------------------------------------------------------------------------ */
 
 struct applied {
 	struct names names;
@@ -149,7 +150,10 @@ static void describe(const struct names *names, size_t index, int part, struct r
 		piece->owner = s->owner;
 }
 
-/* A module's bss, and what the kernel has joined to it: only parts that are proven are somebody else's. */
+/*
+ * A module's bss, and what the kernel has joined to it: only parts that are proven are somebody
+ * else's.
+ */
 static int is_bss(const struct region *r)
 {
 	return !r->name[0] && !(r->perms & REGION_SHARED) &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages.c - the cheap readings: PROCMAP_QUERY, PAGEMAP_SCAN, pagemap. The layouts are the kernel's (include/uapi/linux/fs.h
- * of 6.11); Debian 12's headers are older, so they stand here.
+ * pages.c - the cheap readings: PROCMAP_QUERY, PAGEMAP_SCAN, pagemap. The layouts are the kernel's
+ * (include/uapi/linux/fs.h of 6.11); Debian 12's headers are older, so they stand here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +76,10 @@ void maps_query_close(struct maps_query *query)
 	query->fd = -1;
 }
 
-/** escape_lines() - as the text of maps shows names: a line end is "\\012". What does not fit is cut. */
+/**
+ * escape_lines() - as the text of maps shows names: a line end is "\\012". What does not fit is
+ * cut.
+ */
 static void escape_lines(char *name, size_t size)
 {
 	for (char *at = name; (at = strchr(at, '\n')) != NULL; at += 4) {
@@ -103,7 +106,10 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
 		.vma_name_addr = (uintptr_t)query->name,
 	};
 	if (ioctl(query->fd, KERNEL_MAPS_QUERY, &ask) < 0) {
-		/* before 6.11 there is no ioctl at all; a path too long for the buffer is not worth a failure */
+		/*
+		 * before 6.11 there is no ioctl at all; a path too long for the buffer is not worth
+		 * a failure
+		 */
 		if (errno != ENAMETOOLONG)
 			return -errno;
 		ask.vma_name_size = 0;
@@ -257,8 +263,8 @@ int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds
 	       void *ctx, uint64_t *stall_ns)
 {
 	/*
-	 * PAGEMAP_SCAN fails as a whole above the top of user space, where vsyscall lies; pagemap has nothing to say
-	 * there either.
+	 * PAGEMAP_SCAN fails as a whole above the top of user space, where vsyscall lies; pagemap
+	 * has nothing to say there either.
 	 */
 	if (start >> 63)
 		return 0;

@@ -20,7 +20,9 @@ static void closedirp(DIR **dir)
 		closedir(*dir);
 }
 
-/* The letter of a state in a `stat`, '?' where it says none; the name before it may hold anything. */
+/*
+ * The letter of a state in a `stat`, '?' where it says none; the name before it may hold anything.
+ */
 static char state_in(const char *stat)
 {
 	const char *at = strrchr(stat, ')');
@@ -43,7 +45,10 @@ pid_t proc_living_thread(pid_t pid)
 	return 0;
 }
 
-/* /proc/PID/@name, or with @tid the same of a thread that outlived the main one: a process's memory is any of its threads'. */
+/*
+ * /proc/PID/@name, or with @tid the same of a thread that outlived the main one: a process's memory
+ * is any of its threads'.
+ */
 static ssize_t read_of(pid_t pid, pid_t tid, const char *name, char *text, size_t size)
 {
 	char path[64];
@@ -130,7 +135,10 @@ ssize_t proc_cmdline(pid_t pid, char **cmdline)
 	return (ssize_t)len;
 }
 
-/* Field @number of /proc/PID/stat, from 3 on; the second one is a name, which may have anything in it. */
+/*
+ * Field @number of /proc/PID/stat, from 3 on; the second one is a name, which may have anything in
+ * it.
+ */
 static int stat_field(const char *text, int number, uint64_t *value)
 {
 	const char *field = strrchr(text, ')');
@@ -143,7 +151,7 @@ static int stat_field(const char *text, int number, uint64_t *value)
 	return 0;
 }
 
-/* ---- again and again --------------------------------------------------------------------------------------------- */
+/* ---- again and again ------------------------------------------------------------------------- */
 
 /* One read: the kernel makes the whole text for it. */
 static ssize_t gauge_read(const struct proc_gauge *gauge, const char *name, int *fd, char *text,

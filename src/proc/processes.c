@@ -24,7 +24,10 @@ static int is_named(pid_t pid, const char *glob)
 	return proc_comm(pid, pid, comm, sizeof(comm)) == 0 && fnmatch(glob, comm, 0) == 0;
 }
 
-/** put_name() - what it was called with, but for the program's folder; the thread's name where it has none. */
+/**
+ * put_name() - what it was called with, but for the program's folder; the thread's name where it
+ * has none.
+ */
 static void put_name(pid_t pid, char *name, size_t size)
 {
 	char *words = NULL, comm[32];

@@ -2,8 +2,8 @@
 /*
  * region.h - one mapping of a process: what the kernel says of it, and what it is.
  *
- * All sizes are bytes. Text fields are lent by whoever made the region; they hold whatever the target chose (file names,
- * VMA names): escape them before they reach a terminal (base/text.h).
+ * All sizes are bytes. Text fields are lent by whoever made the region; they hold whatever the
+ * target chose (file names, VMA names): escape them before they reach a terminal (base/text.h).
  */
 #ifndef PROC_REGION_H
 #define PROC_REGION_H
@@ -114,11 +114,17 @@ struct region {
 	const char *owner; /* module path, allocator, thread, file or function; NULL = unknown */
 };
 
-/** region_class_name(), region_how_name() - the words that JSON and text use; "?" for a number out of range. */
+/**
+ * region_class_name(), region_how_name() - the words that JSON and text use; "?" for a number out
+ * of range.
+ */
 const char *region_class_name(unsigned class);
 const char *region_how_name(unsigned how);
 #define REGION_FLAGS_TEXT 64
-/** region_flags_text() - the VmFlags that are known here as smaps writes them, "lo hg mg"; "" for none. */
+/**
+ * region_flags_text() - the VmFlags that are known here as smaps writes them, "lo hg mg"; "" for
+ * none.
+ */
 const char *region_flags_text(const struct region *region, char to[REGION_FLAGS_TEXT]);
 /** region_perms() - "rw-p" into @to. */
 const char *region_perms(const struct region *region, char to[5]);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* smaps.c - the text of smaps and maps, line by line. The kernel escapes line ends in names, so a line is a line. */
+/*
+ * smaps.c - the text of smaps and maps, line by line. The kernel escapes line ends in names, so a
+ * line is a line.
+ */
 #include "proc/smaps.h"
 
 #include <endian.h>
@@ -13,8 +16,8 @@
 #include "base/clock.h"
 
 #define CHUNK (64u * 1024) /* the kernel hands out at most a page or the longest line a time */
-#define LINE_MAX_BYTES \
-	8192u /* a path has at most 4096 bytes, all of which may be escaped fourfold only as "\012" */
+/* a path has at most 4096 bytes, all of which may be escaped fourfold only as "\012" */
+#define LINE_MAX_BYTES 8192u
 
 /* In the order of the kernel's text, so that the next field is nearly always the expected one. */
 static const struct {
@@ -50,8 +53,9 @@ static const struct {
 };
 
 /*
- * The same once more as the kernel prints it: the key padded to 16 columns, the number in 8, " kB". Nearly every line of
- * smaps is one of these in this order, so they are recognised by comparing 16 bytes and need no search for the line's end.
+ * The same once more as the kernel prints it: the key padded to 16 columns, the number in 8, " kB".
+ * Nearly every line of smaps is one of these in this order, so they are recognised by comparing 16
+ * bytes and need no search for the line's end.
  */
 #define PADDED 16u
 #define LINE_BYTES 28u
@@ -178,7 +182,10 @@ static int header(struct parser *p, const char *at, const char *end)
 		return -EBADMSG;
 	r->dev_major = (uint32_t)major;
 	r->dev_minor = (uint32_t)minor;
-	/* The name stands behind padding; one that begins with a blank (" Go: heap") is inside brackets. */
+	/*
+	 * The name stands behind padding; one that begins with a blank (" Go: heap") is inside
+	 * brackets.
+	 */
 	while (at < end && *at == ' ')
 		at++;
 	size_t len = (size_t)(end - at);
@@ -310,10 +317,16 @@ static int line(struct parser *p, const char *at, const char *end)
 	}
 	if (!p->open)
 		return -EBADMSG;
-	/* "Size:" leads every region and is not a field of ours: skip it before the table is searched. */
+	/*
+	 * "Size:" leads every region and is not a field of ours: skip it before the table is
+	 * searched.
+	 */
 	if (c == 'S' && begins(at, end, "Size:", 5))
 		return 0;
-	/* More that are between expected ones, or behind them: looking them up would cost a walk of the table each. */
+	/*
+	 * More that are between expected ones, or behind them: looking them up would cost a walk of
+	 * the table each.
+	 */
 	if (c == 'T' && begins(at, end, "THPeligible:", 12))
 		return 0;
 	if (c == 'P' && begins(at, end, "ProtectionKey:", 14)) {
@@ -329,7 +342,10 @@ static int line(struct parser *p, const char *at, const char *end)
 	return rc == 1 ? other_field(p, at, end) : rc;
 }
 
-/** padded_number() - eight characters, blanks and then digits, all at once; 0 where they are anything else. */
+/**
+ * padded_number() - eight characters, blanks and then digits, all at once; 0 where they are
+ * anything else.
+ */
 static int padded_number(uint64_t text, uint64_t *value)
 {
 	const uint64_t ones = 0x0101010101010101ull, bit = 0x10 * ones;
@@ -347,7 +363,10 @@ static int padded_number(uint64_t text, uint64_t *value)
 	return 1;
 }
 
-/** plain_run() - take the expected lines that stand at @at exactly as the kernel prints them; where they end. */
+/**
+ * plain_run() - take the expected lines that stand at @at exactly as the kernel prints them; where
+ * they end.
+ */
 static const char *plain_run(struct parser *p, const char *at, const char *end)
 {
 	uint64_t none;
@@ -378,10 +397,11 @@ static const char *plain_run(struct parser *p, const char *at, const char *end)
 }
 
 /*
- * What to ask for at a time, so that the kernel makes no mapping's text twice: it fills one page, and what did not fit any more it
- * throws away and makes again at the next read, the walk through the mapping's pages with it. Asked for less, it stops before: a
- * mapping's text is seldom above 800 bytes. Almost a third of what reading a small process costs, and of one mapping of
- * gigabytes a second walk under its lock.
+ * What to ask for at a time, so that the kernel makes no mapping's text twice: it fills one page,
+ * and what did not fit any more it throws away and makes again at the next read, the walk through
+ * the mapping's pages with it. Asked for less, it stops before: a mapping's text is seldom above
+ * 800 bytes. Almost a third of what reading a small process costs, and of one mapping of gigabytes
+ * a second walk under its lock.
  */
 static size_t smaps_portion(void)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * smaps.h - the readings of a process's mappings: smaps (exact, walks every page), and the cheap ones: maps or
- * PROCMAP_QUERY for the list, PAGEMAP_SCAN or pagemap for what is resident. Everything streams: memory is bounded by one
- * line. Text is parsed by the address-range grammar alone; what breaks it is an error, never a guess.
+ * smaps.h - the readings of a process's mappings: smaps (exact, walks every page), and the cheap
+ * ones: maps or PROCMAP_QUERY for the list, PAGEMAP_SCAN or pagemap for what is resident.
+ * Everything streams: memory is bounded by one line. Text is parsed by the address-range grammar
+ * alone; what breaks it is an error, never a guess.
  */
 #ifndef PROC_SMAPS_H
 #define PROC_SMAPS_H
@@ -12,15 +13,21 @@
 #include "proc/target.h"
 #include "proc/turns.h"
 
-/** Takes a region; its name is lent for the call. Return: 0 to go on, else that value ends the reading. */
+/**
+ * Takes a region; its name is lent for the call. Return: 0 to go on, else that value ends the
+ * reading.
+ */
 typedef int (*region_fn)(void *ctx, struct region *region);
 
 #define READING_UNKNOWN_MAX 16
 /** struct reading - what a reading says about itself. */
 struct reading {
 	uint64_t regions;
-	uint64_t
-		stall_ns; /* the longest stretch of system calls without a pause: the target's mmap() waits at most that long */
+	/*
+	 * the longest stretch of system calls without a pause: the target's mmap() waits at most
+	 * that long
+	 */
+	uint64_t stall_ns;
 	uint64_t total_ns;
 	/* Fields of smaps that this version does not know, with their sums. */
 	struct {
@@ -33,19 +40,26 @@ struct reading {
 };
 
 /**
- * smaps_each() - every mapping with all its figures, in order of address. Costs some 37 ns a resident 4 KiB page and 3 us a
- * mapping, and makes the target's mmap() wait for the walk of one mapping at a time: in turns with it (turns.h), unless it is this process.
+ * smaps_each() - every mapping with all its figures, in order of address. Costs some 37 ns a
+ * resident 4 KiB page and 3 us a mapping, and makes the target's mmap() wait for the walk of one
+ * mapping at a time: in turns with it (turns.h), unless it is this process.
  */
 int smaps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
 	       struct err *err);
-/** smaps_parse() - the same from any descriptor with smaps or maps text; -EBADMSG where the text is neither. */
+/**
+ * smaps_parse() - the same from any descriptor with smaps or maps text; -EBADMSG where the text is
+ * neither.
+ */
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err);
 
 /** maps_each() - names and addresses only, no page is walked; 0.3 us a mapping. */
 int maps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
 	      struct err *err);
 
-/** struct maps_query - PROCMAP_QUERY (Linux 6.11) with its descriptor kept open; -ENOTTY where the kernel lacks it. */
+/**
+ * struct maps_query - PROCMAP_QUERY (Linux 6.11) with its descriptor kept open; -ENOTTY where the
+ * kernel lacks it.
+ */
 struct maps_query {
 	int fd;
 	char name[4096];
@@ -53,22 +67,31 @@ struct maps_query {
 int maps_query_open(struct maps_query *query, const struct target *target, struct err *err);
 void maps_query_close(struct maps_query *query);
 /**
- * maps_query_at() - the mapping that holds @addr, or with @or_next the next one above; 0.4 us. Return: 0 (its name is lent
- * until the next call), -ENOENT where there is none, -ENOTTY where the kernel has no PROCMAP_QUERY.
+ * maps_query_at() - the mapping that holds @addr, or with @or_next the next one above; 0.4 us.
+ * Return: 0 (its name is lent until the next call), -ENOENT where there is none, -ENOTTY where the
+ * kernel has no PROCMAP_QUERY.
  */
 int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct region *region);
 
-/** struct pages - what is resident, without walking page tables for PSS. For one thread, up to pages_close(): it may be raised (turns.h). */
+/**
+ * struct pages - what is resident, without walking page tables for PSS. For one thread, up to
+ * pages_close(): it may be raised (turns.h).
+ */
 struct pages {
 	int fd;
 	int scan;   /* PAGEMAP_SCAN (Linux 6.7) works here */
 	int guards; /* it tells guard markers (Linux 6.15) */
 	struct turns turns;
 };
-/** pages_open() - probes PAGEMAP_SCAN once; falls back to pagemap, which costs three times as much. */
+/**
+ * pages_open() - probes PAGEMAP_SCAN once; falls back to pagemap, which costs three times as much.
+ */
 int pages_open(struct pages *pages, const struct target *target, struct err *err);
 void pages_close(struct pages *pages);
-/** pages_raise() - TURNS_RAISED, up to pages_close(); right after pages_open(). pages_gently() - likewise turns_gently(). */
+/**
+ * pages_raise() - TURNS_RAISED, up to pages_close(); right after pages_open(). pages_gently() -
+ * likewise turns_gently().
+ */
 void pages_raise(struct pages *pages);
 void pages_gently(struct pages *pages);
 
@@ -81,14 +104,20 @@ enum page_kind {
 	PAGE_ZERO = 16, /* the kernel's page of zeroes: part of no RSS. By PAGEMAP_SCAN alone */
 	PAGE_HUGE = 32, /* likewise */
 	PAGE_SHARED =
-		64, /* mapped by another process, too: pagemap is read, 8 bytes a page, and nothing of the two above is known */
+		/*
+		 * mapped by another process, too: pagemap is read, 8 bytes a page, and nothing of
+		 * the two above is known
+		 */
+	64,
 };
 /** Takes a run of pages of one mixture of kinds; 0 to go on. */
 typedef int (*pages_fn)(void *ctx, uint64_t start, uint64_t end, unsigned kinds);
 /**
- * pages_each() - runs of pages of any of @kinds in [@start, @end), in order, in slices of at most 64 MiB of address space a
- * system call, in turns with the target; the longest that the target may have waited goes to @stall_ns if it was longer. 11 ns a present page. The zero page counts as present.
- * Return: 0, @fn's value, or negative errno (-ENODATA where @kinds cannot be told apart here: PAGE_GUARD before 6.13).
+ * pages_each() - runs of pages of any of @kinds in [@start, @end), in order, in slices of at most
+ * 64 MiB of address space a system call, in turns with the target; the longest that the target may
+ * have waited goes to @stall_ns if it was longer. 11 ns a present page. The zero page counts as
+ * present. Return: 0, @fn's value, or negative errno (-ENODATA where @kinds cannot be told apart
+ * here: PAGE_GUARD before 6.13).
  */
 int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
 	       void *ctx, uint64_t *stall_ns);
@@ -96,14 +125,19 @@ int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds
 int pages_count(struct pages *pages, uint64_t start, uint64_t end, uint64_t *rss_bytes,
 		uint64_t *swap_bytes, uint64_t *stall_ns);
 
-/** struct proc_totals - the kernel's own sums, beside which ours are put. -1 (UINT64_MAX): not told. */
+/**
+ * struct proc_totals - the kernel's own sums, beside which ours are put. -1 (UINT64_MAX): not told.
+ */
 struct proc_totals {
 	uint64_t rss_bytes, rss_anon_bytes, rss_file_bytes, rss_shmem_bytes; /* status */
 	uint64_t virtual_bytes, peak_bytes, swap_bytes, page_table_bytes, hugetlb_bytes,
 		locked_bytes, pinned_bytes;
 	uint64_t threads;
 };
-/** totals_read() - from status; 20 us. The kernel's counters may lag behind smaps by some pages a CPU. */
+/**
+ * totals_read() - from status; 20 us. The kernel's counters may lag behind smaps by some pages a
+ * CPU.
+ */
 int totals_read(const struct target *target, struct proc_totals *totals, struct err *err);
 /** struct rollup - sums that smaps_rollup tells. */
 struct rollup {

@@ -26,7 +26,10 @@ static int add(struct proc_sockets *sockets, const struct proc_socket *row)
 	return 0;
 }
 
-/* "0100007F:1F90" or 32 digits: words of 32 bits as this machine reads them, memory being in network order. */
+/*
+ * "0100007F:1F90" or 32 digits: words of 32 bits as this machine reads them, memory being in
+ * network order.
+ */
 static int address(const char *text, uint8_t ip[16], uint16_t *port)
 {
 	const char *colon = strchr(text, ':');
@@ -155,7 +158,10 @@ int proc_each(void (*each)(void *ctx, uint32_t pid, uint32_t parent, uint64_t st
 		snprintf(path, sizeof(path), "%s/stat", entry->d_name);
 		if (fileio_text(dirfd(dir), path, text, sizeof(text)) <= 0)
 			continue; /* ended meanwhile */
-		/* the name between the parentheses may hold any character, the last ')' is the kernel's */
+		/*
+		 * the name between the parentheses may hold any character, the last ')' is the
+		 * kernel's
+		 */
 		const char *behind = strrchr(text, ')');
 		unsigned parent;
 		uint64_t start;

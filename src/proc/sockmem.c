@@ -29,7 +29,10 @@ static int is_wanted(const struct wanted *w, uint64_t inode)
 	return beyond && w->inodes[beyond - 1] == inode;
 }
 
-/* The attribute's figures: what has come, what waits to go, what the socket took beyond, and what came while it was locked. */
+/*
+ * The attribute's figures: what has come, what waits to go, what the socket took beyond, and what
+ * came while it was locked.
+ */
 static void add(struct wanted *w, const struct rtattr *at, int left, unsigned short type)
 {
 	static const unsigned parts[] = { SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_WMEM_QUEUED,
@@ -42,7 +45,10 @@ static void add(struct wanted *w, const struct rtattr *at, int left, unsigned sh
 		memcpy(figures, RTA_DATA(at), len < sizeof(figures) ? len : sizeof(figures));
 		for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 			w->bytes += figures[parts[i]];
-		/* of a Unix socket only what was allocated for sending is told: nothing is queued there, it lies at the other end */
+		/*
+		 * of a Unix socket only what was allocated for sending is told: nothing is queued
+		 * there, it lies at the other end
+		 */
 		if (!figures[SK_MEMINFO_WMEM_QUEUED])
 			w->bytes += figures[SK_MEMINFO_WMEM_ALLOC];
 		return;

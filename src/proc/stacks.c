@@ -103,7 +103,10 @@ static int look(struct finder *f, uint64_t end, struct stack_block *block)
 					    w.start + (page + 1) * PAGE, &found);
 		if (rc < 0)
 			return 0;
-		/* the first thread's lies above its TLS, which the kernel joins to what it maps below */
+		/*
+		 * the first thread's lies above its TLS, which the kernel joins to what it maps
+		 * below
+		 */
 		if (rc == 0 || !found.block_end)
 			continue;
 		*block = (struct stack_block){ .start = found.block_start & ~(PAGE - 1ull),
@@ -160,7 +163,10 @@ static uint64_t resident_end(struct finder *f, uint64_t pointer)
 	return pages_each(f->pages, from, end, PAGE_PRESENT, first_run, run, NULL) < 0 ? 0 : run[1];
 }
 
-/* What lies between stacks hides those below it: each guard is the end of one, and the beginning of another. */
+/*
+ * What lies between stacks hides those below it: each guard is the end of one, and the beginning of
+ * another.
+ */
 static void ask_guards(struct finder *f)
 {
 	if (f->pages->guards && !f->asked)
@@ -189,7 +195,10 @@ int stacks_in(const struct target *target, struct pages *pages, const struct reg
 		    (end = resident_end(&f, pointer)) == 0)
 			continue;
 		tops++;
-		/* others' memory may follow at once: step by step, each a page less than is looked at */
+		/*
+		 * others' memory may follow at once: step by step, each a page less than is looked
+		 * at
+		 */
 		uint64_t step = (LOOK_PAGES - 1) * PAGE, at = (pointer & ~(PAGE - 1ull)) + step;
 		for (unsigned k = 0; k < STEPS_MAX && at < end && found->count == f.sorted; k++) {
 			follow(&f, at);

@@ -59,7 +59,10 @@ static char state(const char *status)
 	return *at;
 }
 
-/** is_kernel_thread() - by its flags: a process that is just ending has no memory left either, and is no zombie yet. */
+/**
+ * is_kernel_thread() - by its flags: a process that is just ending has no memory left either, and
+ * is no zombie yet.
+ */
 static int is_kernel_thread(const struct target *target)
 {
 	char text[1024];
@@ -138,8 +141,8 @@ static void look_at_own_exe(struct target *target)
 }
 
 /*
- * Read from now on by a thread that outlived the main one. Its own folder in /proc has all that the process's has; the main
- * thread's number is nobody else's before all have ended.
+ * Read from now on by a thread that outlived the main one. Its own folder in /proc has all that the
+ * process's has; the main thread's number is nobody else's before all have ended.
  */
 static int take_thread(struct target *target, char *status, size_t size)
 {
@@ -196,7 +199,8 @@ int target_open(struct target *target, pid_t pid, struct err *err)
 	target->pid = pid ? pid : getpid();
 	target->tid = pid ? pid : gettid(); /* the main thread may have ended */
 	if (pid ==
-	    0) { /* the caller lives: asking for its status costs as much as reading a small smaps */
+	    /* the caller lives: asking for its status costs as much as reading a small smaps */
+	    0) {
 		prctl(PR_GET_NAME, target->comm);
 		look_at_own_exe(target);
 		return 0;
@@ -265,8 +269,8 @@ int target_file(const struct target *target, const char *name, struct err *err)
 }
 
 /*
- * The descriptor keeps the memory that the process had when it was opened: after an exec it reads nothing more, and is opened
- * anew. One thread a target.
+ * The descriptor keeps the memory that the process had when it was opened: after an exec it reads
+ * nothing more, and is opened anew. One thread a target.
  */
 static int open_memory(const struct target *target)
 {

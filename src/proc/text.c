@@ -39,7 +39,10 @@ static int size_columns(const struct regions_text_opt *opt)
 	return opt->raw ? 15 : 10;
 }
 
-/* Without printf(): a page has dozens, and its call in libbyteledger may cost little more than reading smaps. */
+/*
+ * Without printf(): a page has dozens, and its call in libbyteledger may cost little more than
+ * reading smaps.
+ */
 static void put_hex(struct buf *to, uint64_t value)
 {
 	char text[16];
@@ -85,7 +88,10 @@ static void put_size(struct buf *to, const struct regions_text_opt *opt, uint64_
 	put_right(to, known ? size(text, bytes, opt->raw) : "-", (size_t)size_columns(opt));
 }
 
-/** put_cell() - escaped text in exactly @columns, cut with "..." or padded; at the end of a line without padding. */
+/**
+ * put_cell() - escaped text in exactly @columns, cut with "..." or padded; at the end of a line
+ * without padding.
+ */
 static void put_cell(struct buf *to, const char *text, size_t columns, int ascii, int pad)
 {
 	size_t plain = 0;
@@ -156,7 +162,7 @@ static void put_bar(struct buf *to, const struct regions_text_opt *opt, uint64_t
 	put_blanks(to, BAR_COLUMNS - column);
 }
 
-/* ---- the head --------------------------------------------------------------------------------------------------- */
+/* ---- the head -------------------------------------------------------------------------------- */
 
 static void put_check(struct buf *to, const char *name, uint64_t theirs, uint64_t ours, int raw)
 {
@@ -235,7 +241,7 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 	buf_printf(to, "%s\n\n", style.plain);
 }
 
-/* ---- classes ---------------------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 struct class_sum {
 	unsigned class;
@@ -479,7 +485,7 @@ void regions_text_groups(struct buf *to, const struct breakdown *b, const struct
 	buf_putc(to, '\n');
 }
 
-/* ---- threads, allocators ---------------------------------------------------------------------------------------- */
+/* ---- threads, allocators --------------------------------------------------------------------- */
 
 void regions_text_threads(struct buf *to, const struct breakdown *b,
 			  const struct regions_text_opt *opt)
@@ -563,7 +569,7 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 	buf_putc(to, '\n');
 }
 
-/* ---- mappings --------------------------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 /* smaps' facts that are not in the table: a line below the mapping, with --all. */
 static void put_facts(struct buf *to, const struct breakdown *b, const struct region *r,
@@ -599,7 +605,9 @@ static void put_facts(struct buf *to, const struct breakdown *b, const struct re
 #define RANGE_COLUMNS 25u
 #define START_COLUMNS 12u
 
-/* What fits on a line: a narrow one has fewer sizes, then no ends of mappings. JSON has all of it. */
+/*
+ * What fits on a line: a narrow one has fewer sizes, then no ends of mappings. JSON has all of it.
+ */
 struct mapping_columns {
 	unsigned sizes;
 	size_t address, name;

@@ -15,7 +15,10 @@ static int by_tid(const void *a, const void *b)
 	return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
-/** stack_pointer() - of a blocked thread from its `syscall`: "NR args... sp pc" or "-1 sp pc"; "running" has none. */
+/**
+ * stack_pointer() - of a blocked thread from its `syscall`: "NR args... sp pc" or "-1 sp pc";
+ * "running" has none.
+ */
 static int stack_pointer(const struct target *target, pid_t tid, uint64_t *sp)
 {
 	char path[48], text[256];
@@ -141,16 +144,21 @@ struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pi
 }
 
 /*
- * glibc's struct pthread on x86-64 begins with the thread control block, whose words 0 and 2 hold its own address (the ABI
- * needs the first, `%fs:0`; glibc's THREAD_SELF the second). The tid stands at 0x2d0 in every release since 2.4; the kernel
- * clears it when the thread ends (CLONE_CHILD_CLEARTID), pthread_join() makes it -1. The struct is aligned to 64 and the last thing in the mapping.
+ * glibc's struct pthread on x86-64 begins with the thread control block, whose words 0 and 2 hold
+ * its own address (the ABI needs the first, `%fs:0`; glibc's THREAD_SELF the second). The tid
+ * stands at 0x2d0 in every release since 2.4; the kernel clears it when the thread ends
+ * (CLONE_CHILD_CLEARTID), pthread_join() makes it -1. The struct is aligned to 64 and the last
+ * thing in the mapping.
  */
 #define LOOK_BYTES 8192u
 #define TID_OFFSET 0x2d0u
 #define TID_LIMIT 4194304 /* PID_MAX_LIMIT */
 
 #ifdef __x86_64__
-/* stackblock and stackblock_size stand side by side; where differs between releases, what they enclose does not. */
+/*
+ * stackblock and stackblock_size stand side by side; where differs between releases, what they
+ * enclose does not.
+ */
 static void find_block(const uint64_t *words, size_t count, struct thread_descriptor *d)
 {
 	for (size_t i = TID_OFFSET / 8 + 1; i + 1 < count; i++) {

@@ -30,14 +30,17 @@ struct thread_stack {
 #define THREADS_MAX 65536u
 
 /**
- * threads_read() - every thread with its name and, where it is blocked and may be read, its stack pointer; by tid, malloc'd.
- * Some 15 us a thread. Where one runs @facts (may be NULL) is asked. Threads that end meanwhile are left out; at most
- * THREADS_MAX.
+ * threads_read() - every thread with its name and, where it is blocked and may be read, its stack
+ * pointer; by tid, malloc'd. Some 15 us a thread. Where one runs @facts (may be NULL) is asked.
+ * Threads that end meanwhile are left out; at most THREADS_MAX.
  */
 int threads_read(const struct target *target, threads_facts_fn facts, struct thread_stack **threads,
 		 size_t *count, struct err *err);
 
-/** threads_find() - by tid as the target sees it (@ns) or as we do; NULL if there is none. O(log n), O(n) for @ns. */
+/**
+ * threads_find() - by tid as the target sees it (@ns) or as we do; NULL if there is none. O(log n),
+ * O(n) for @ns.
+ */
 struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pid_t tid, int ns);
 
 /** struct thread_descriptor - glibc's struct pthread, recognised by its two pointers to itself. */
@@ -48,8 +51,9 @@ struct thread_descriptor {
 		block_end; /* what its stack has, the guard below included; 0, 0: not understood */
 };
 /**
- * threads_descriptor() - look for a thread descriptor in the topmost 8 KiB below @end (and not below @start). 1 found, 0 not,
- * negative errno where memory may not be read. x86-64 and glibc only: elsewhere 0.
+ * threads_descriptor() - look for a thread descriptor in the topmost 8 KiB below @end (and not
+ * below @start). 1 found, 0 not, negative errno where memory may not be read. x86-64 and glibc
+ * only: elsewhere 0.
  */
 int threads_descriptor(const struct target *target, uint64_t start, uint64_t end,
 		       struct thread_descriptor *found);

@@ -91,7 +91,10 @@ static void add_class(struct verdict *v, const struct class_row *r, uint64_t *he
 	}
 }
 
-/* What the books tell more than there is lies where no mapping is theirs: in anonymous memory, then in variables. */
+/*
+ * What the books tell more than there is lies where no mapping is theirs: in anonymous memory, then
+ * in variables.
+ */
 static void take_from(uint64_t *part, uint64_t *more)
 {
 	uint64_t take = *more < *part ? *more : *part;
@@ -141,7 +144,7 @@ struct verdict verdict_of(const struct breakdown *b)
 	return v;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *size(char to[TEXT_NUMBER_MAX], uint64_t bytes, int raw)
 {

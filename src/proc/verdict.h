@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verdict.h - a breakdown in one sentence, in the words of `explain`: what of RSS is used, what could go, what is stuck, what is files. */
+/*
+ * verdict.h - a breakdown in one sentence, in the words of `explain`: what of RSS is used, what
+ * could go, what is stuck, what is files.
+ */
 #ifndef PROC_VERDICT_H
 #define PROC_VERDICT_H
 
@@ -15,14 +18,17 @@ struct verdict {
 	uint64_t data;   /* variables of programs and libraries */
 	uint64_t stacks, shared, named, anonymous, own, rest;
 	uint64_t rss;
-	const char
-		*by; /* "malloc", "jemalloc": who keeps what is free, where it is one; else NULL */
-	int read;    /* some allocator's books were */
+	/* "malloc", "jemalloc": who keeps what is free, where it is one; else NULL */
+	const char *by;
+	int read; /* some allocator's books were */
 };
 
 /** verdict_of() - O(classes). */
 struct verdict verdict_of(const struct breakdown *breakdown);
-/** verdict_text() - the sentence, what its words mean where they occur, and what stands beside RSS where it is large. */
+/**
+ * verdict_text() - the sentence, what its words mean where they occur, and what stands beside RSS
+ * where it is large.
+ */
 void verdict_text(struct buf *to, const struct breakdown *breakdown,
 		  const struct regions_text_opt *opt);
 /** verdict_would() - what makes @allocator give free pages back: "malloc_trim(0) would return". */

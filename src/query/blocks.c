@@ -20,7 +20,9 @@ struct live_row {
 	struct block_row row;
 	uint16_t lives, thread; /* @thread: its code */
 };
-/** struct thread - who a producer's thread number is, and the realloc that it is in the middle of. */
+/**
+ * struct thread - who a producer's thread number is, and the realloc that it is in the middle of.
+ */
 struct thread {
 	uint32_t tid;
 	uint32_t chain; /* 0: none */
@@ -205,7 +207,10 @@ static int build_put(struct sink *sink, const struct event *events, size_t count
 	return rc;
 }
 
-/** name_thread() - its code is its number and one, where that fits, and only for the first that had the number. */
+/**
+ * name_thread() - its code is its number and one, where that fits, and only for the first that had
+ * the number.
+ */
 static int name_thread(struct blocks *blocks, struct thread *thread, uint32_t number,
 		       struct err *err)
 {
@@ -383,7 +388,7 @@ void blocks_descriptors(const struct blocks *blocks, int descriptors[2])
 	descriptors[1] = -1; /* the chains are mapped */
 }
 
-/* ---- selections ---------------------------------------------------------------------------------------------------------- */
+/* ---- selections ------------------------------------------------------------------------------ */
 
 static int resolve_time(const struct query *q, const struct query_time *time,
 			const struct prof *names, uint64_t *ns, struct err *err)

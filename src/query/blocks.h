@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks.h - every block of a recording as one row, in a file without a name: for questions about single blocks, whose number has
- * no bound that memory has.
+ * blocks.h - every block of a recording as one row, in a file without a name: for questions about
+ * single blocks, whose number has no bound that memory has.
  *
- * A row is written when its block is freed, those never freed last; so rows come in order of their end, are only ever appended, and
- * memory holds the live blocks alone. Reading is one scan, some tens of millions of rows a second; a filter reads columns of 16 bits
- * beside the rows, some hundreds of millions a second, and the rows that it needs.
+ * A row is written when its block is freed, those never freed last; so rows come in order of their
+ * end, are only ever appended, and memory holds the live blocks alone. Reading is one scan, some
+ * tens of millions of rows a second; a filter reads columns of 16 bits beside the rows, some
+ * hundreds of millions a second, and the rows that it needs.
  */
 #ifndef QUERY_BLOCKS_H
 #define QUERY_BLOCKS_H
@@ -62,14 +63,15 @@ struct block_chain {
 
 struct blocks;
 /**
- * blocks_new() - one replay of @source. @names: its whole reading, which knows the producer's numbers. NULL with @err. Needs 82
- * bytes a block where TMPDIR, else /var/tmp or /tmp, is.
+ * blocks_new() - one replay of @source. @names: its whole reading, which knows the producer's
+ * numbers. NULL with @err. Needs 82 bytes a block where TMPDIR, else /var/tmp or /tmp, is.
  */
 struct blocks *blocks_new(const struct query_source *source, const struct prof *names,
 			  struct err *err);
 /**
- * blocks_open() - without rows; NULL with @err. blocks_fill() - the replay: while it runs, blocks_select() of other threads finds
- * what was written so far, and their chains are not known. Once.
+ * blocks_open() - without rows; NULL with @err. blocks_fill() - the replay: while it runs,
+ * blocks_select() of other threads finds what was written so far, and their chains are not known.
+ * Once.
  */
 struct blocks *blocks_open(struct err *err);
 int blocks_fill(struct blocks *blocks, const struct query_source *source, const struct prof *names,
@@ -81,14 +83,18 @@ uint64_t blocks_events(const struct blocks *blocks);
 /** blocks_chain() - @chain not 0. Lent. NULL while the rows are still being written. */
 const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t chain);
 /**
- * blocks_scan() - all rows in order of their end, some thousands a call; a nonzero return of @each ends the scan and is returned.
- * Several threads may scan at once. Negative errno with @err where the file cannot be read.
+ * blocks_scan() - all rows in order of their end, some thousands a call; a nonzero return of @each
+ * ends the scan and is returned. Several threads may scan at once. Negative errno with @err where
+ * the file cannot be read.
  */
 int blocks_scan(const struct blocks *blocks,
 		int (*each)(void *ctx, const struct block_row *rows, size_t count), void *ctx,
 		struct err *err);
 
-/** blocks_read() - the row number @at in the order of the scan, below blocks_count(). Any thread. 0 or negative errno with @err. */
+/**
+ * blocks_read() - the row number @at in the order of the scan, below blocks_count(). Any thread. 0
+ * or negative errno with @err.
+ */
 int blocks_read(const struct blocks *blocks, uint64_t at, struct block_row *row, struct err *err);
 /** blocks_descriptors() - what a child must keep open to scan them, -1 where it needs none. */
 void blocks_descriptors(const struct blocks *blocks, int descriptors[2]);
@@ -103,8 +109,8 @@ struct block_filter {
 	uint8_t *stacks; /* by row of the names; NULL: all. Owned */
 };
 /**
- * block_filter_init() - what @query means for rows. @names: the whole reading, with names resolved. -EINVAL with @err for a moment
- * that does not exist. Release with block_filter_fini().
+ * block_filter_init() - what @query means for rows. @names: the whole reading, with names resolved.
+ * -EINVAL with @err for a moment that does not exist. Release with block_filter_fini().
  */
 int block_filter_init(struct block_filter *filter, const struct query *query,
 		      const struct prof *names, struct err *err);
@@ -123,14 +129,19 @@ static inline int block_matches(const struct block_filter *f, const struct block
 
 struct block_view;
 /**
- * blocks_select() - the rows that @filter takes, page by page of at most BLOCK_PAGE in order of their end, from the last page on if
- * @backwards; pages without any come, too. A nonzero return of @each ends it and is returned. Several threads may, also while
+ * blocks_select() - the rows that @filter takes, page by page of at most BLOCK_PAGE in order of
+ * their end, from the last page on if
+ * @backwards; pages without any come, too. A nonzero return of @each ends it and is returned.
+ * Several threads may, also while
  * blocks_fill() runs. Negative errno with @err.
  */
 int blocks_select(const struct blocks *blocks, const struct block_filter *filter, int backwards,
 		  int (*each)(void *ctx, struct block_view *view, struct err *err), void *ctx,
 		  struct err *err);
-/** block_view_count() - rows of the page, block_view_matched() - that are taken: those with a 1 in block_view_mask(). */
+/**
+ * block_view_count() - rows of the page, block_view_matched() - that are taken: those with a 1 in
+ * block_view_mask().
+ */
 uint32_t block_view_count(const struct block_view *view);
 uint32_t block_view_matched(const struct block_view *view);
 const uint8_t *block_view_mask(const struct block_view *view);
@@ -145,7 +156,10 @@ const uint16_t *block_view_lifetimes(struct block_view *view, struct err *err);
 int block_view_row(struct block_view *view, uint32_t i, struct block_row *row, struct err *err);
 #define BLOCK_CODES_EXACT 2048    /* values below have a code each */
 #define BLOCK_CODE_UNENDED 65534u /* of a lifetime: that of a block without an end */
-/** blocks_code() - no larger value has a smaller code; values below BLOCK_CODES_EXACT are told apart. */
+/**
+ * blocks_code() - no larger value has a smaller code; values below BLOCK_CODES_EXACT are told
+ * apart.
+ */
 uint16_t blocks_code(uint64_t value);
 /** blocks_find() - the row of allocation @id: 1; 0: there is none; negative errno with @err. */
 int blocks_find(const struct blocks *blocks, uint64_t id, struct block_row *row, struct err *err);

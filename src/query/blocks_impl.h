@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks_impl.h - what blocks.c (the rows, as they are written) and blocks_select.c (their columns) share. */
+/*
+ * blocks_impl.h - what blocks.c (the rows, as they are written) and blocks_select.c (their columns)
+ * share.
+ */
 #ifndef QUERY_BLOCKS_IMPL_H
 #define QUERY_BLOCKS_IMPL_H
 
@@ -43,7 +46,10 @@ struct blocks {
 	uint32_t tid_count;
 };
 
-/** block_code() - the larger of two values never has the smaller code; those below 2048 have one each, others share to a thousandth. */
+/**
+ * block_code() - the larger of two values never has the smaller code; those below 2048 have one
+ * each, others share to a thousandth.
+ */
 static inline uint16_t block_code(uint64_t value)
 {
 	if (value < 2048)
@@ -61,7 +67,10 @@ static inline uint64_t block_code_least(uint32_t code)
 	return e > 63 ? UINT64_MAX : (uint64_t)(1024 + (code - 2048) % 1024) << (e - 10);
 }
 
-/** blocks_put_page() - the columns of @count rows that were appended as page @page, and they are there for others. 0 or negative errno. */
+/**
+ * blocks_put_page() - the columns of @count rows that were appended as page @page, and they are
+ * there for others. 0 or negative errno.
+ */
 int blocks_put_page(struct blocks *blocks, const struct block_row *rows, size_t count,
 		    const uint16_t *threads, struct err *err);
 /** blocks_write() - all of @len bytes to a file of ours. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks_select.c - the rows that a filter takes, without reading the others: each page of rows has columns of 16 bits beside it,
- * and what they lie between. A code says less than the value; rows whose code is that of a bound are read themselves.
+ * blocks_select.c - the rows that a filter takes, without reading the others: each page of rows has
+ * columns of 16 bits beside it, and what they lie between. A code says less than the value; rows
+ * whose code is that of a bound are read themselves.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #define SINGLES 96 /* so many rows of a page are read one by one; more: all of it */
 
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static uint64_t lifetime_of(const struct block_row *r)
 {
@@ -86,7 +87,7 @@ int blocks_put_page(struct blocks *blocks, const struct block_row *rows, size_t 
 	return rc;
 }
 
-/* ---- a page, read as far as it is asked for ------------------------------------------------------------------------- */
+/* ---- a page, read as far as it is asked for -------------------------------------------------- */
 
 struct block_view {
 	const struct blocks *blocks;
@@ -179,9 +180,12 @@ int block_view_row(struct block_view *v, uint32_t i, struct block_row *row, stru
 	return rc;
 }
 
-/* ---- filters -------------------------------------------------------------------------------------------------------- */
+/* ---- filters --------------------------------------------------------------------------------- */
 
-/** struct bound - values of a column that are taken, as codes: outside of [lo, hi] none, inside of [sure_lo, sure_hi] all. */
+/**
+ * struct bound - values of a column that are taken, as codes: outside of [lo, hi] none, inside of
+ * [sure_lo, sure_hi] all.
+ */
 struct bound {
 	uint64_t least, most;
 	uint16_t lo, hi, sure_lo, sure_hi;
@@ -237,7 +241,9 @@ static int selection_init(struct selection *s, const struct blocks *blocks,
 	return s->threads ? 0 : err_set(err, -ENOMEM, "cannot select blocks");
 }
 
-/** apply() - rows of a whole page whose code is outside go, those at a bound are looked at later. */
+/**
+ * apply() - rows of a whole page whose code is outside go, those at a bound are looked at later.
+ */
 static void apply(struct block_view *v, const uint16_t *code, const struct bound *b,
 		  uint16_t unended)
 {
@@ -251,7 +257,10 @@ static void apply(struct block_view *v, const uint16_t *code, const struct bound
 	}
 }
 
-/** narrow() - the mask of the page as far as the columns tell. 1: some rows are unsure; 0: none is; negative errno. */
+/**
+ * narrow() - the mask of the page as far as the columns tell. 1: some rows are unsure; 0: none is;
+ * negative errno.
+ */
 static int narrow(struct block_view *v, const struct selection *s, struct err *err)
 {
 	int unsure = 0;

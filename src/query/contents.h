@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents.h - what is in a recording, counted: events, definitions, losses, embedded files, blocks. Memory does not grow with its length. */
+/*
+ * contents.h - what is in a recording, counted: events, definitions, losses, embedded files,
+ * blocks. Memory does not grow with its length.
+ */
 #ifndef QUERY_CONTENTS_H
 #define QUERY_CONTENTS_H
 
@@ -14,7 +17,10 @@ struct contents_file {
 	enum trace_file_state state;
 };
 
-/** struct contents - zero-initialised; .file, .survey and .files are of .blt files, of others .file has the length alone. */
+/**
+ * struct contents - zero-initialised; .file, .survey and .files are of .blt files, of others .file
+ * has the length alone.
+ */
 struct contents {
 	enum recording_kind kind;
 	struct trace_reader_info file;
@@ -33,7 +39,10 @@ struct contents {
 	size_t file_count, file_cap;
 };
 
-/** contents_read() - read all of @recording and check every block. @ears: how far it is; may be NULL. 0 or negative errno; contents_fini() in any case. */
+/**
+ * contents_read() - read all of @recording and check every block. @ears: how far it is; may be
+ * NULL. 0 or negative errno; contents_fini() in any case.
+ */
 int contents_read(struct recording *recording, const struct recording_ears *ears,
 		  struct contents *contents, struct err *err);
 void contents_fini(struct contents *contents);

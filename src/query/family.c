@@ -39,7 +39,7 @@ static void heads_fini(struct heads *heads)
 	free(heads->at);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 static int head_define(struct sink *sink, const struct def *def, struct err *err)
 {
@@ -118,7 +118,7 @@ static int look_around(struct heads *heads, const char *folder, struct err *err)
 	return rc;
 }
 
-/* ---- who belongs to whom ------------------------------------------------------------------------------------------------ */
+/* ---- who belongs to whom --------------------------------------------------------------------- */
 
 static int by_start(const void *a, const void *b)
 {
@@ -191,7 +191,7 @@ static int same_family(const struct heads *heads, size_t a, size_t b)
 	       is_rest_of(&heads->at[a], &heads->at[b]);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void add_totals(struct prof_totals *to, const struct prof_totals *more)
 {
@@ -252,7 +252,10 @@ static void read_member(struct family_member *m, const char *path,
 	m->runtime_ns = m->totals.runtime_ns;
 }
 
-/* What @at started comes behind it, depth first: an own stack, since crafted files may be a deep chain. */
+/*
+ * What @at started comes behind it, depth first: an own stack, since crafted files may be a deep
+ * chain.
+ */
 static void put_members(struct family *family, struct heads *heads, size_t chosen, uint32_t *place,
 			const struct recording_ears *ears)
 {
@@ -261,7 +264,10 @@ static void put_members(struct family *family, struct heads *heads, size_t chose
 		 *last = malloc((heads->count + 1) * sizeof(*last));
 	if (!stack || !next || !last)
 		goto out;
-	/* children of each as lists in the order of their start; those of nobody below the place behind all */
+	/*
+	 * children of each as lists in the order of their start; those of nobody below the place
+	 * behind all
+	 */
 	for (size_t i = 0; i <= heads->count; i++)
 		next[i] = last[i] = FAMILY_NOBODY;
 	for (size_t i = heads->count; i-- > 0;) {

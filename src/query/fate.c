@@ -41,7 +41,10 @@ int bits_grow(struct bits *bits, uint64_t bit, struct err *err)
 	uint64_t capacity = bits->capacity ? bits->capacity : BITS_FIRST;
 	while (capacity <= bit)
 		capacity *= 2;
-	/* Allocated, not only extended: a full disk is an error here, not a signal at the first touch. */
+	/*
+	 * Allocated, not only extended: a full disk is an error here, not a signal at the first
+	 * touch.
+	 */
 	int rc = posix_fallocate(bits->fd, 0, (off_t)(capacity / 8));
 	if (rc)
 		return err_set(err, -rc, "cannot grow a temporary file");

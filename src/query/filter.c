@@ -37,7 +37,10 @@ static int filter_define(struct sink *sink, const struct def *def, struct err *e
 	return rc < 0 ? rc : f->to->define(f->to, def, err);
 }
 
-/** keeps_since() - what is live at a moment was most when the last of it was made: later frees decide which that was. */
+/**
+ * keeps_since() - what is live at a moment was most when the last of it was made: later frees
+ * decide which that was.
+ */
 static int keeps_since(const struct filter *f)
 {
 	return f->plan->has_at && !f->bits;
@@ -73,7 +76,9 @@ static int wanted(struct filter *f, const struct event *ev, struct err *err)
 		return err_set(err, -EINVAL, "this recording does not tell its blocks apart");
 	int before = plan_before_at(plan, ev->time_ns, f->events);
 	if (ev->kind == EVENT_FREE) {
-		/* With fates, a block that is live at the asked moment has no end in this reading. */
+		/*
+		 * With fates, a block that is live at the asked moment has no end in this reading.
+		 */
 		if (!before || (f->bits && plan->has_at) || !chunked_has(&f->taken, ev->block.v) ||
 		    !*(uint8_t *)chunked_at(&f->taken, ev->block.v))
 			return 0;

@@ -39,9 +39,12 @@ struct follow {
 	struct follow_state state;
 };
 
-/* ---- turns ------------------------------------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
-/** take_turn() - whoever came first goes first: a thread that reads all the time would never let others in. */
+/**
+ * take_turn() - whoever came first goes first: a thread that reads all the time would never let
+ * others in.
+ */
 static void take_turn(struct follow *f)
 {
 	pthread_mutex_lock(&f->lock);
@@ -59,7 +62,7 @@ static void end_turn(struct follow *f)
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* ---- what is read ------------------------------------------------------------------------------------------------------ */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 static int both_define(struct sink *sink, const struct def *def, struct err *err)
 {
@@ -105,7 +108,10 @@ static int is_old(const struct follow *f)
 	return !f->taken_ns || clock_ns(CLOCK_MONOTONIC) - f->taken_ns >= wait;
 }
 
-/** name_some() - give names to the next frames. Return: 1 there were some, 0 all have been asked for. */
+/**
+ * name_some() - give names to the next frames. Return: 1 there were some, 0 all have been asked
+ * for.
+ */
 static int name_some(struct follow *f, struct err *err)
 {
 	uint32_t count = prof_frame_count(f->prof), end = f->named + ROWS_AT_ONCE;
@@ -149,11 +155,16 @@ static void rest(struct follow *f)
 	pthread_mutex_unlock(&f->lock);
 }
 
-/** turn() - one look at the file. Return: 1 go on at once, 0 nothing to do for now, negative errno; *@over: this was the last. */
+/**
+ * turn() - one look at the file. Return: 1 go on at once, 0 nothing to do for now, negative errno;
+ * *@over: this was the last.
+ */
 static int turn(struct follow *f, int *over, struct err *err)
 {
 	struct trace_follow_state at;
-	/* what comes is read when it can be shown: in between the newest snap is all that was read */
+	/*
+	 * what comes is read when it can be shown: in between the newest snap is all that was read
+	 */
 	int came = is_old(f) || f->behind ? trace_follow_drain(f->trace, err) : 0;
 	if (came < 0)
 		return came;

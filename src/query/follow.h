@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * follow.h - a live reading of a recording that is being written: by `run`, by the preload library's own recorder, by whoever.
+ * follow.h - a live reading of a recording that is being written: by `run`, by the preload
+ * library's own recorder, by whoever.
  *
- * A thread of its own reads the .blt file as it grows (trace_follow_drain()), feeds a prof, gives its frames names, and leaves a
- * snap (model/snap.h) of it after each batch. That costs the recorder and the program nothing: they do not know of it. A live
- * reading is as old as the recorder's last flush (a second) and the interval below.
+ * A thread of its own reads the .blt file as it grows (trace_follow_drain()), feeds a prof, gives
+ * its frames names, and leaves a snap (model/snap.h) of it after each batch. That costs the
+ * recorder and the program nothing: they do not know of it. A live reading is as old as the
+ * recorder's last flush (a second) and the interval below.
  *
- *	follow = follow_new(path, NULL, &err);
- *	snap = follow_wait(follow, 0, 5 s);   and from then on, on any thread, as often as you like:
- *	CLEANUP(snap_unrefp) struct snap *snap = follow_snap(follow);
- *	view_...(snap_prof(snap), ...);
+ * 	follow = follow_new(path, NULL, &err);
+ * 	snap = follow_wait(follow, 0, 5 s);   and from then on, on any thread, as often as you like:
+ * 	CLEANUP(snap_unrefp) struct snap *snap = follow_snap(follow);
+ * 	view_...(snap_prof(snap), ...);
  *
- * Selections (query_run()) need the events, which a reading does not keep: moments and ranges come from an index that grows with it
- * (follow_hold()); for others, read the file as it is with recording_open() and recording_read().
+ * Selections (query_run()) need the events, which a reading does not keep: moments and ranges come
+ * from an index that grows with it (follow_hold()); for others, read the file as it is with
+ * recording_open() and recording_read().
  */
 #ifndef QUERY_FOLLOW_H
 #define QUERY_FOLLOW_H
@@ -27,29 +30,33 @@
 struct follow;
 
 struct follow_opt {
-	uint64_t
-		interval_ns; /* between two snaps at least; 0: a second. A large reading has fewer: 5 % of a processor */
+	/* between two snaps at least; 0: a second. A large reading has fewer: 5 % of a processor */
+	uint64_t interval_ns;
 	int no_names; /* frames stay addresses */
 	int index;    /* make an index of slices besides, for follow_hold() */
 };
 
 /**
- * follow_new() - begin to follow the .blt recording at @path; a finished one is read to its end, too. @opt: NULL for defaults. No
- * debuginfod server is asked: names that only servers have are missing while it runs.
- * Memory: a reading (prof.h) and its newest snap, besides those that are held. Return: NULL with @err, -EINVAL for a recording of
- * another kind.
+ * follow_new() - begin to follow the .blt recording at @path; a finished one is read to its end,
+ * too. @opt: NULL for defaults. No debuginfod server is asked: names that only servers have are
+ * missing while it runs. Memory: a reading (prof.h) and its newest snap, besides those that are
+ * held. Return: NULL with @err, -EINVAL for a recording of another kind.
  */
 struct follow *follow_new(const char *path, const struct follow_opt *opt, struct err *err);
 /** follow_snap() - a reference to the newest snap; NULL before the first. Any thread; O(1). */
 struct snap *follow_snap(struct follow *follow);
-/** follow_wait() - as snap_wait(): the first snap with a number above @after. NULL: none came in time, or none comes any more. */
+/**
+ * follow_wait() - as snap_wait(): the first snap with a number above @after. NULL: none came in
+ * time, or none comes any more.
+ */
 struct snap *follow_wait(struct follow *follow, uint64_t after, uint64_t timeout_ns);
 
 struct follow_state {
 	uint64_t file_bytes, read_bytes; /* the newest snap may lag behind a little */
 	uint64_t damaged_blocks;
 	uint64_t freeze_ns; /* what the last snap took */
-	int over; /* 1: the recording has ended, or following it failed; the newest snap is the last */
+	/* 1: the recording has ended, or following it failed; the newest snap is the last */
+	int over;
 	struct err err; /* code not 0: why it failed */
 };
 /** follow_state() - any thread. */
@@ -59,18 +66,22 @@ struct follow_held {
 	struct snap *snap;           /* the caller's reference */
 	const struct slices *slices; /* lent, as @source is: for slices_read() */
 	struct query_source source;
-	const struct prof *
-		prof; /* lent: the producer's numbers, which @snap does not know, to rows that it does */
+	/* lent: the producer's numbers, which @snap does not know, to rows that it does */
+	const struct prof *prof;
 	int named; /* every frame of @snap has been given the name that it can have */
 };
 /**
- * follow_hold() - with opt.index: stop reading on for a moment, until follow_go_on(). Any thread; one holds at a time, the others and
- * the reading wait in turn. Cost: a snap, if anything came since the last one, and slices_grow_end(). Return: 1; 0 it cannot be
- * had of this recording; negative errno.
+ * follow_hold() - with opt.index: stop reading on for a moment, until follow_go_on(). Any thread;
+ * one holds at a time, the others and the reading wait in turn. Cost: a snap, if anything came
+ * since the last one, and slices_grow_end(). Return: 1; 0 it cannot be had of this recording;
+ * negative errno.
  */
 int follow_hold(struct follow *follow, struct follow_held *held, struct err *err);
 void follow_go_on(struct follow *follow);
-/** follow_freep() - stop and let go; snaps that are held stay good. At most some 100 ms, where names are being looked up more. */
+/**
+ * follow_freep() - stop and let go; snaps that are held stay good. At most some 100 ms, where names
+ * are being looked up more.
+ */
 void follow_freep(struct follow **follow);
 
 #endif

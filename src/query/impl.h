@@ -7,10 +7,16 @@
 #include "model/cull.h"
 #include "query/query.h"
 
-/** scratch_open() - a file without a name, where TMPDIR, else /var/tmp or /tmp, is; negative errno with @err. */
+/**
+ * scratch_open() - a file without a name, where TMPDIR, else /var/tmp or /tmp, is; negative errno
+ * with @err.
+ */
 int scratch_open(struct err *err);
 
-/** struct bits - one bit an allocation, in an unlinked temporary file: it grows with events, so it is not our memory. */
+/**
+ * struct bits - one bit an allocation, in an unlinked temporary file: it grows with events, so it
+ * is not our memory.
+ */
 struct bits {
 	uint64_t *words;
 	uint64_t capacity; /* in bits */
@@ -37,8 +43,8 @@ struct plan {
 	int has_at, at_by_event;
 	uint64_t at_ns, at_event; /* the last one that counts */
 	uint32_t thread;          /* tid, where there is @mine */
-	struct chunked
-		*mine; /* uint8_t by the producer's thread number: it is that one; NULL = all are */
+	/* uint8_t by the producer's thread number: it is that one; NULL = all are */
+	struct chunked *mine;
 	int leaked;
 	int needs_fate;           /* the end of a block decides */
 	int to_the_end;           /* what comes behind the asked moment is wanted all the same */
@@ -72,8 +78,8 @@ static inline int plan_takes(const struct plan *plan, const struct event *ev)
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
 /**
- * plan_takes_culled() - of blocks that a recording knows by their sums, sizes are not told apart, and the time is that of the
- * sum.
+ * plan_takes_culled() - of blocks that a recording knows by their sums, sizes are not told apart,
+ * and the time is that of the sum.
  */
 static inline int plan_takes_culled(const struct plan *plan, const struct event *ev)
 {
@@ -83,9 +89,9 @@ static inline int plan_takes_culled(const struct plan *plan, const struct event 
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
 /**
- * plan_misses() - may blocks that a recording knows by their sums belong to the selection, which cannot take them? A sum is told
- * after its blocks were freed, at the latest when the whole chain of their reallocs was; the largest of them and the class of
- * lifetime may say that none belongs.
+ * plan_misses() - may blocks that a recording knows by their sums belong to the selection, which
+ * cannot take them? A sum is told after its blocks were freed, at the latest when the whole chain
+ * of their reallocs was; the largest of them and the class of lifetime may say that none belongs.
  */
 static inline int plan_misses(const struct plan *plan, const struct event *ev)
 {
@@ -100,7 +106,10 @@ static inline int plan_misses(const struct plan *plan, const struct event *ev)
 		return 0;
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
-/** plan_before_at() - does the event, number @event of all allocations and frees, come up to the asked moment? */
+/**
+ * plan_before_at() - does the event, number @event of all allocations and frees, come up to the
+ * asked moment?
+ */
 static inline int plan_before_at(const struct plan *plan, uint64_t time_ns, uint64_t event)
 {
 	if (!plan->has_at)
@@ -109,8 +118,8 @@ static inline int plan_before_at(const struct plan *plan, uint64_t time_ns, uint
 }
 
 /**
- * plan_run() - replay as far as it matters: what happens after the asked moment decides only how blocks ended, and nothing
- * asks for that unless lifetimes or leaks are selected.
+ * plan_run() - replay as far as it matters: what happens after the asked moment decides only how
+ * blocks ended, and nothing asks for that unless lifetimes or leaks are selected.
  */
 static inline int plan_run(const struct query_source *source, const struct plan *plan,
 			   struct sink *sink, struct err *err)
@@ -123,22 +132,26 @@ static inline int plan_run(const struct query_source *source, const struct plan 
 }
 
 /**
- * module_stacks() - the same for those with a frame in the module called @name: into *@stacks, which is made if it is NULL and
- * else keeps only those that were in it. -ENOMEM.
+ * module_stacks() - the same for those with a frame in the module called @name: into *@stacks,
+ * which is made if it is NULL and else keeps only those that were in it. -ENOMEM.
  */
 int module_stacks(const struct prof *prof, const char *name, uint8_t **stacks, struct err *err);
 
-/** fate_run() - replay once and set the bit of each allocation (by its number) that @plan selects. */
+/**
+ * fate_run() - replay once and set the bit of each allocation (by its number) that @plan selects.
+ */
 int fate_run(const struct query_source *source, const struct plan *plan, struct bits *bits,
 	     struct err *err);
 /** struct outcome - what a pass learnt beside the events that it handed on. */
 struct outcome {
 	uint64_t missed_allocations,
 		missed_bytes; /* known by their sums only; the selection may lack them */
-	uint64_t
-		last_ns; /* with `at` and without fates: when the last of the bytes that live then were asked for */
+	/* with `at` and without fates: when the last of the bytes that live then were asked for */
+	uint64_t last_ns;
 };
-/** filter_run() - replay into @to what @plan selects; @bits: the fates, NULL where none is needed. */
+/**
+ * filter_run() - replay into @to what @plan selects; @bits: the fates, NULL where none is needed.
+ */
 int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
 	       struct sink *to, struct outcome *outcome, struct err *err);
 

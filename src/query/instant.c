@@ -56,7 +56,10 @@ static int join(struct instant *instant, const struct query_source *source, stru
 	return rc;
 }
 
-/* What malloc_trim() and the like leave at the tops of arenas is a replay's worth only where there is some. */
+/*
+ * What malloc_trim() and the like leave at the tops of arenas is a replay's worth only where there
+ * is some.
+ */
 #define ARENAS_SHARE 50
 
 static void look_arenas(struct instant *instant, const char *path)
@@ -117,7 +120,7 @@ uint64_t instant_zero(const char *path)
 	return rc == 0 && prof_process(names) ? prof_process(names)->start_realtime_ns : 0;
 }
 
-/* ---- which snapshot ----------------------------------------------------------------------------------------------------- */
+/* ---- which snapshot -------------------------------------------------------------------------- */
 
 static uint64_t distance(uint64_t a, uint64_t b)
 {
@@ -158,7 +161,10 @@ static int moment(const char *path, const struct query_time *time, uint64_t *ns,
 	return whole ? query_time_resolve_inside(time, whole, 1, ns, err) : err->code;
 }
 
-/* Of a recording that was finished: its summary says it, or it is so short that it has none and is read at once. */
+/*
+ * Of a recording that was finished: its summary says it, or it is so short that it has none and is
+ * read at once.
+ */
 static uint64_t peak_rss(const char *path, struct trace_reader *reader)
 {
 	struct err ignored = { 0 };

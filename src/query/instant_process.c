@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* instant_process.c - a running process at this moment, with the blocks of its recording where somebody writes one. */
+/*
+ * instant_process.c - a running process at this moment, with the blocks of its recording where
+ * somebody writes one.
+ */
 #include <errno.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,7 +25,10 @@ static uint64_t size_of(const char *path)
 	return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-/* Whether all that happened up to @until_ns has been written, by the heads of the recording's blocks. */
+/*
+ * Whether all that happened up to @until_ns has been written, by the heads of the recording's
+ * blocks.
+ */
 static int is_written(const char *path, uint64_t until_ns)
 {
 	struct err ignored = { 0 };
@@ -41,9 +47,10 @@ static void sleep_until(uint64_t ns)
 }
 
 /*
- * Until the recorder has written what happened up to the end of the snapshot, whose instant was @taken_ns on the clock: it does so at least once a second, mostly
- * twice. A program that is idle writes nothing more; then the file stays as it is. Only the heads of its blocks are looked at before: to
- * read it all may take seconds, and is done once.
+ * Until the recorder has written what happened up to the end of the snapshot, whose instant was
+ * @taken_ns on the clock: it does so at least once a second, mostly twice. A program that is idle
+ * writes nothing more; then the file stays as it is. Only the heads of its blocks are looked at
+ * before: to read it all may take seconds, and is done once.
  */
 static int catch_up(struct instant *instant, const char *path, uint64_t taken_ns, struct err *err)
 {

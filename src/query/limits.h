@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.h - rules of --fail-if: what a recording has to stay within, and by how much one may have grown over another. */
+/*
+ * limits.h - rules of --fail-if: what a recording has to stay within, and by how much one may have
+ * grown over another.
+ */
 #ifndef QUERY_LIMITS_H
 #define QUERY_LIMITS_H
 
@@ -26,14 +29,18 @@ struct limits {
 	size_t count;
 };
 
-/** limits_add() - the rule in @text: peak, leaked, allocations, temporary or rss, > or >=, a size or number. -EINVAL, -E2BIG. */
+/**
+ * limits_add() - the rule in @text: peak, leaked, allocations, temporary or rss, > or >=, a size or
+ * number. -EINVAL, -E2BIG.
+ */
 int limits_add(struct limits *limits, const char *text, struct err *err);
 /** Who hears which rules are met, a line each. */
 typedef void (*limits_say)(const char *text);
 
 /**
- * limits_check() - say, a line each, which of @limits @totals exceed. @totals NULL: nothing was recorded, and nothing can be
- * said for any of them. Return: how many were exceeded, or could not be judged.
+ * limits_check() - say, a line each, which of @limits @totals exceed. @totals NULL: nothing was
+ * recorded, and nothing can be said for any of them. Return: how many were exceeded, or could not
+ * be judged.
  */
 size_t limits_check(const struct limits *limits, const struct prof_totals *totals, limits_say to);
 
@@ -52,7 +59,10 @@ struct growth_limits {
 
 /** growth_limits_add() - "growth>5%", "growth>10M". -EINVAL. */
 int growth_limits_add(struct growth_limits *limits, const char *text, struct err *err);
-/** growth_limits_check() - say which are exceeded by @what, which was @before and is @after. Return: how many. */
+/**
+ * growth_limits_check() - say which are exceeded by @what, which was @before and is @after. Return:
+ * how many.
+ */
 size_t growth_limits_check(const struct growth_limits *limits, const char *what, uint64_t before,
 			   uint64_t after, limits_say to);
 

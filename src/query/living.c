@@ -14,7 +14,7 @@ static int define(struct sink *sink, const struct def *def, struct err *err)
 	return to->define(to, def, err);
 }
 
-/* ---- mappings: by address; what is mapped over another takes its place ------------------------------------------- */
+/* ---- mappings: by address; what is mapped over another takes its place ----------------------- */
 
 static size_t map_from(const struct living *l, uint64_t addr)
 {
@@ -79,7 +79,7 @@ static int map(struct living *l, uint64_t start, uint64_t bytes, uint32_t stack)
 	return rc < 0 ? rc : insert_map(l, map_from(l, start), &one);
 }
 
-/* ---- events --------------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static int take(struct living *l, const struct event *e)
 {

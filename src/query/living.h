@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * living.h - what a balance sheet needs of a recording beside the blocks that live: the program's own mappings, and what was lost. A
- * sink for trace_reader_living(): definitions go to a prof, which knows all names then.
+ * living.h - what a balance sheet needs of a recording beside the blocks that live: the program's
+ * own mappings, and what was lost. A sink for trace_reader_living(): definitions go to a prof,
+ * which knows all names then.
  */
 #ifndef QUERY_LIVING_H
 #define QUERY_LIVING_H
@@ -24,8 +25,8 @@ struct living {
 void living_init(struct living *living, struct prof *names);
 void living_fini(struct living *living);
 /**
- * living_end() - no more events: what is known goes into @instant, whose names are @living's, with the blocks of @read, which is empty
- * afterwards; stacks are rows of the names from here on.
+ * living_end() - no more events: what is known goes into @instant, whose names are @living's, with
+ * the blocks of @read, which is empty afterwards; stacks are rows of the names from here on.
  */
 void living_end(struct living *living, struct trace_living *read, struct instant *instant);
 

@@ -11,7 +11,10 @@
 #define SECOND 1000000000ull
 #define DAY (86400 * SECOND)
 
-/** local_wall() - ns since 1970 of a clock time @days after the day on which @start_ns lies, where we are. 0 or -1. */
+/**
+ * local_wall() - ns since 1970 of a clock time @days after the day on which @start_ns lies, where
+ * we are. 0 or -1.
+ */
 static int local_wall(uint64_t start_ns, unsigned days, uint64_t clock_ns, uint64_t *wall_ns)
 {
 	time_t start = (time_t)(start_ns / SECOND);
@@ -30,7 +33,10 @@ static int local_wall(uint64_t start_ns, unsigned days, uint64_t clock_ns, uint6
 	return 0;
 }
 
-/** clock_wall() - the first such time of day that the recording has; that of its first day where it has none. */
+/**
+ * clock_wall() - the first such time of day that the recording has; that of its first day where it
+ * has none.
+ */
 static uint64_t clock_wall(const struct query_time *time, uint64_t start_ns, uint64_t runtime_ns)
 {
 	uint64_t wall = 0, first = 0;

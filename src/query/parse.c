@@ -13,8 +13,9 @@
 #define SECOND 1000000000ull
 
 /**
- * parse_number() - digits with an optional fraction, times @unit once the unit is known: kept as whole and nanoths so that
- * no precision is lost. Return: the place behind it, NULL where there is no number or it is too large.
+ * parse_number() - digits with an optional fraction, times @unit once the unit is known: kept as
+ * whole and nanoths so that no precision is lost. Return: the place behind it, NULL where there is
+ * no number or it is too large.
  */
 static const char *parse_number(const char *at, uint64_t *whole, uint64_t *nanoths)
 {
@@ -106,7 +107,9 @@ int query_size_parse(const char *text, uint64_t *bytes, struct err *err)
 	return err_hint(err, "for example 100, 64K, 1.5M, 2G (powers of 1024)");
 }
 
-/** parse_wall() - RFC 3339: 2026-01-31T12:00:00[.5](Z|+01:00); a space may stand for the T. 0 or -1. */
+/**
+ * parse_wall() - RFC 3339: 2026-01-31T12:00:00[.5](Z|+01:00); a space may stand for the T. 0 or -1.
+ */
 static int parse_wall(const char *text, uint64_t *ns)
 {
 	struct tm tm = { 0 };
@@ -151,7 +154,10 @@ static int parse_wall(const char *text, uint64_t *ns)
 	return 0;
 }
 
-/** parse_seconds() - ":SS[.5]" at @at, or nothing; adds to @ns. *@span: to what it is exact. 0 or -1. */
+/**
+ * parse_seconds() - ":SS[.5]" at @at, or nothing; adds to @ns. *@span: to what it is exact. 0 or
+ * -1.
+ */
 static int parse_seconds(const char *at, uint64_t *ns, uint64_t *span)
 {
 	uint64_t whole, nanoths = 0;
@@ -181,7 +187,9 @@ static int parse_clock(const char *text, uint64_t *ns, uint64_t *span)
 	return parse_seconds(text + n, ns, span);
 }
 
-/** parse_day() - "2026-11-24 14:03[:10[.5]]", where we are: what the head of a report says. 0 or -1. */
+/**
+ * parse_day() - "2026-11-24 14:03[:10[.5]]", where we are: what the head of a report says. 0 or -1.
+ */
 static int parse_day(const char *text, uint64_t *ns, uint64_t *span)
 {
 	struct tm tm = { .tm_isdst = -1 };

@@ -82,15 +82,18 @@ static int make_plan(const struct query *q, const struct prof *whole, struct pla
 	if (whole)
 		prof_totals(whole, &totals);
 	plan->end_ns = totals.runtime_ns;
-	/* The peak is a place between two events; a time would name all events of its millisecond. */
+	/*
+	 * The peak is a place between two events; a time would name all events of its millisecond.
+	 */
 	plan->at_by_event = q->at.kind == QUERY_TIME_PEAK;
 	plan->at_event = totals.peak_event;
 	return 0;
 }
 
 /**
- * copy_symbols() - hand the names that @from knows to the same frames of @to. Both read the same definitions in the same
- * order, so rows agree; a row that does not is left alone (and resolved again later, by whoever wants its name).
+ * copy_symbols() - hand the names that @from knows to the same frames of @to. Both read the same
+ * definitions in the same order, so rows agree; a row that does not is left alone (and resolved
+ * again later, by whoever wants its name).
  */
 static int copy_symbols(const struct prof *from, struct prof *to, struct err *err)
 {
@@ -128,7 +131,10 @@ static int select_blocks(const struct query_source *source, const struct plan *p
 	return rc;
 }
 
-/** may_have_culled() - 1: short-lived blocks may have been left out of the recording, so that all of it must be looked at. */
+/**
+ * may_have_culled() - 1: short-lived blocks may have been left out of the recording, so that all of
+ * it must be looked at.
+ */
 static int may_have_culled(const struct query_source *source, const struct prof *whole,
 			   struct err *err)
 {
@@ -146,7 +152,10 @@ static int may_have_culled(const struct query_source *source, const struct prof 
 	return !whole || totals.culled_allocations;
 }
 
-/** prepare() - what has to be known before: *@whole receives a reading of everything if that is needed. */
+/**
+ * prepare() - what has to be known before: *@whole receives a reading of everything if that is
+ * needed.
+ */
 static int prepare(const struct query_source *source, const struct query *query, struct plan *plan,
 		   struct prof **whole, struct err *err)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * query.h - the selection words (docs/rules.md) over a recording: which blocks count, and at which moment.
+ * query.h - the selection words (docs/rules.md) over a recording: which blocks count, and at which
+ * moment.
  *
- * A selection is a set of blocks. The reading of a selection is the one that a recording of nothing but these blocks would
- * give: its peak is the highest sum of their bytes, at the first such moment.
+ * A selection is a set of blocks. The reading of a selection is the one that a recording of nothing
+ * but these blocks would give: its peak is the highest sum of their bytes, at the first such
+ * moment.
  */
 #ifndef QUERY_QUERY_H
 #define QUERY_QUERY_H
@@ -24,7 +26,8 @@ struct query_time {
 		QUERY_TIME_PEAK,
 		QUERY_TIME_END,
 		QUERY_TIME_WALL_NS, /* value: ns since 1970 UTC */
-		QUERY_TIME_CLOCK_NS /* value: ns since midnight of the recording's day, where we are */
+		/* value: ns since midnight of the recording's day, where we are */
+		QUERY_TIME_CLOCK_NS
 	} kind;
 	uint64_t value;
 	uint64_t span_ns; /* of a clock time: a minute or a second where nothing finer was given */
@@ -32,35 +35,48 @@ struct query_time {
 };
 /** query_time_parse() - -EINVAL with a message and a hint naming the accepted forms. */
 int query_time_parse(const char *text, struct query_time *time, struct err *err);
-/** query_path_split() - FILE, or FILE@TIME; a file that is called so is meant first. *@path: malloc'd. 0 or negative errno. */
+/**
+ * query_path_split() - FILE, or FILE@TIME; a file that is called so is meant first. *@path:
+ * malloc'd. 0 or negative errno.
+ */
 int query_path_split(const char *word, char **path, struct query_time *at, struct err *err);
-/** query_duration_parse() - `1h30m`, `10s`, `1.5s`, `250ms`, `5us`, `7ns`; a bare number is seconds. Into ns. */
+/**
+ * query_duration_parse() - `1h30m`, `10s`, `1.5s`, `250ms`, `5us`, `7ns`; a bare number is seconds.
+ * Into ns.
+ */
 int query_duration_parse(const char *text, uint64_t *ns, struct err *err);
 /** query_size_parse() - `100`, `64K`, `1.5MiB`, `2G`: powers of 1024. Into bytes. */
 int query_size_parse(const char *text, uint64_t *bytes, struct err *err);
-/** query_regex_check() - is this a pattern for query.function_regex? -EINVAL with a message and a hint where not. */
+/**
+ * query_regex_check() - is this a pattern for query.function_regex? -EINVAL with a message and a
+ * hint where not.
+ */
 int query_regex_check(const char *regex, struct err *err);
 /**
- * query_time_resolve() - nanoseconds since the start of @reading (a whole one: its runtime and peak are asked for).
- * Return: 0, or -EINVAL where the recording's wall clock is not known.
+ * query_time_resolve() - nanoseconds since the start of @reading (a whole one: its runtime and peak
+ * are asked for). Return: 0, or -EINVAL where the recording's wall clock is not known.
  */
 int query_time_resolve(const struct query_time *time, const struct prof *reading, uint64_t *ns,
 		       struct err *err);
 
 /**
- * query_time_resolve_inside() - the same, but -EINVAL with its range for what lies outside of the recording; what its report rounds
- * up is still inside. @last: of a minute or second that begins before the recording its end is meant, not the recording's start.
+ * query_time_resolve_inside() - the same, but -EINVAL with its range for what lies outside of the
+ * recording; what its report rounds up is still inside. @last: of a minute or second that begins
+ * before the recording its end is meant, not the recording's start.
  */
 int query_time_resolve_inside(const struct query_time *time, const struct prof *reading, int last,
 			      uint64_t *ns, struct err *err);
 
 /**
- * query_mask() - which stack rows of @names have a frame whose function, or source file, matches; a byte each, malloc'd. NULL with
+ * query_mask() - which stack rows of @names have a frame whose function, or source file, matches; a
+ * byte each, malloc'd. NULL with
  * @err.
  */
 uint8_t *query_mask(const struct prof *names, const char *regex, int source, struct err *err);
 
-/** struct query - zero-initialised selects everything. Bounds are inclusive but for @to (exclusive). */
+/**
+ * struct query - zero-initialised selects everything. Bounds are inclusive but for @to (exclusive).
+ */
 struct query {
 	struct query_time at, from, to;
 	int times_inside; /* 1: a time outside of the recording is an error, not its start or end */
@@ -87,13 +103,19 @@ struct query_seed {
 	uint32_t slot, stack;
 };
 /**
- * struct query_source - where the events come from: a .blt recording, or a foreign file read by somebody else.
- * @run replays everything into a sink; each time the same. @run_until (may be NULL) may leave out events later than a
- * moment, but no definition: for `at`, after which nothing counts. @summary (may be NULL) loads a finished reading: 1 done, 0
- * there is none, negative errno. @resolve (may be NULL) gives symbols to the frames that have none; function_regex asks.
+ * struct query_source - where the events come from: a .blt recording, or a foreign file read by
+ * somebody else.
+ * @run replays everything into a sink; each time the same. @run_until (may be NULL) may leave out
+ * events later than a
+ * moment, but no definition: for `at`, after which nothing counts. @summary (may be NULL) loads a
+ * finished reading: 1 done, 0 there is none, negative errno. @resolve (may be NULL) gives symbols
+ * to the frames that have none; function_regex asks.
  */
 struct query_source {
-	/* Both or none: where reading can begin, and reading from there (trace_reader_from()), by several threads at once. */
+	/*
+	 * Both or none: where reading can begin, and reading from there (trace_reader_from()), by
+	 * several threads at once.
+	 */
 	int (*run_keys)(void *ctx, void (*key)(void *key_ctx, const struct query_key *key),
 			void *key_ctx, struct sink *sink, struct err *err);
 	int (*run_from)(void *ctx, const struct query_key *key, uint64_t until,
@@ -101,7 +123,9 @@ struct query_source {
 			struct err *err);
 	int (*run)(void *ctx, struct sink *sink, struct err *err);
 	int (*run_until)(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err);
-	/* what lives at a moment (trace_reader_living()); NULL where a recording has no snapshots */
+	/*
+	 * what lives at a moment (trace_reader_living()); NULL where a recording has no snapshots
+	 */
 	int (*living)(void *ctx, uint64_t until_ns, struct sink *sink, struct trace_living *living,
 		      struct err *err);
 	int (*summary)(void *ctx, struct prof *prof, struct err *err);
@@ -110,22 +134,27 @@ struct query_source {
 };
 
 /**
- * query_run() - the reading that @query (NULL: everything) selects, as a prof whose counters hold only the selected
- * blocks; with `at`: those live at that moment and nothing else (allocations = live blocks, frees 0).
- * Cost: without a query the summary, else one replay where there is none. With one: the summary or a replay for what has
- * to be known before (length, peak, names), and a replay; two for lifetimes and `leaked`.
- * Memory: definitions + 33 bytes a live block with `at`, else 25; for lifetimes and `leaked` one bit an allocation in a temporary file.
- * Return: a new prof, release with prof_free(); NULL with @err.
+ * query_run() - the reading that @query (NULL: everything) selects, as a prof whose counters hold
+ * only the selected blocks; with `at`: those live at that moment and nothing else (allocations =
+ * live blocks, frees 0). Cost: without a query the summary, else one replay where there is none.
+ * With one: the summary or a replay for what has to be known before (length, peak, names), and a
+ * replay; two for lifetimes and `leaked`. Memory: definitions + 33 bytes a live block with `at`,
+ * else 25; for lifetimes and `leaked` one bit an allocation in a temporary file. Return: a new
+ * prof, release with prof_free(); NULL with @err.
  */
 struct prof *query_run(const struct query_source *source, const struct query *query,
 		       struct err *err);
 
-/** query_scratch() - a file without a name, for what grows with events; negative errno with @err. The caller's to close. */
+/**
+ * query_scratch() - a file without a name, for what grows with events; negative errno with @err.
+ * The caller's to close.
+ */
 int query_scratch(struct err *err);
 
 /**
- * query_stream() - the events of the selected blocks into @to, with all definitions and the events that are not about
- * blocks: what a format that takes a stream writes. @query NULL or empty: everything. Cost as above.
+ * query_stream() - the events of the selected blocks into @to, with all definitions and the events
+ * that are not about blocks: what a format that takes a stream writes. @query NULL or empty:
+ * everything. Cost as above.
  */
 int query_stream(const struct query_source *source, const struct query *query, struct sink *to,
 		 struct err *err);
@@ -133,7 +162,8 @@ int query_stream(const struct query_source *source, const struct query *query, s
 /** query_limit_parse() - a number of rows, from 1. -EINVAL. */
 int query_limit_parse(const char *text, size_t *limit, struct err *err);
 /**
- * query_take() - one word of a selection, "min-size" with @value "64K"; "leaked" has none. @query keeps what a regex points to. -EINVAL with
+ * query_take() - one word of a selection, "min-size" with @value "64K"; "leaked" has none. @query
+ * keeps what a regex points to. -EINVAL with
  * @err.
  */
 int query_take(struct query *query, const char *word, const char *value, struct err *err);

@@ -49,7 +49,10 @@ struct recording *recording_open(const char *path, const struct recording_ears *
 	}
 	rec->ears = ears ? *ears : (struct recording_ears){ 0 };
 	struct stat st;
-	/* opened, a fifo would wait for its writer, and what went through is gone for the second pass */
+	/*
+	 * opened, a fifo would wait for its writer, and what went through is gone for the second
+	 * pass
+	 */
 	if (stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) {
 		err_set(err, -EINVAL, "cannot read '%s': a pipe can be read only once", path);
 		err_hint(err, "a file is needed; heaptrack's may be compressed as they are");
@@ -120,7 +123,7 @@ static void note_damage(struct recording *rec)
 			 "'%s' ends early: read up to its last whole block", rec->path);
 }
 
-/* ---- what is heard ---------------------------------------------------------------------------------------------- */
+/* ---- what is heard --------------------------------------------------------------------------- */
 
 static void on_progress(void *ctx, uint64_t done, uint64_t total)
 {
@@ -135,7 +138,7 @@ static void end_progress(const struct recording_ears *ears)
 		ears->progress(ears->ctx, NULL, 0, 0);
 }
 
-/* ---- one run ------------------------------------------------------------------------------------------------------ */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 static int run_heaptrack(struct recording *rec, struct sink *sink, struct err *err)
 {
@@ -340,7 +343,10 @@ int recording_source(struct recording *rec, const struct query *query, int strea
 {
 	(void)query;
 	(void)streams;
-	/* a summary knows nothing of what can no longer be read, and the peak is a place among the events as it counts them */
+	/*
+	 * a summary knows nothing of what can no longer be read, and the peak is a place among the
+	 * events as it counts them
+	 */
 	int rc = recording_will_stream(rec, err);
 	*source = as_source(rec);
 	return rc;
@@ -384,7 +390,10 @@ static void on_resolving(void *ctx, uint64_t done, uint64_t total)
 		ears->progress(ears->ctx, "resolving symbols", done, total);
 }
 
-/* Names that the recording keeps are right whatever became of the program; who reads its source beside them has to know. */
+/*
+ * Names that the recording keeps are right whatever became of the program; who reads its source
+ * beside them has to know.
+ */
 static void tell_built_anew(struct sym *sym, const struct prof *prof, const char *told,
 			    const struct recording_ears *ears)
 {

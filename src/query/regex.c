@@ -12,7 +12,10 @@
 /* Each costs memory, and all are made before anything is matched. */
 #define COPIES_MAX 4096.0
 
-/** struct memo - each name is matched once, however many frames carry it (names are interned: one address). */
+/**
+ * struct memo - each name is matched once, however many frames carry it (names are interned: one
+ * address).
+ */
 struct memo {
 	struct idtab tab;
 	const char **names;
@@ -69,7 +72,10 @@ static int frame_matches(const struct prof *prof, uint32_t row, const regex_t *r
 	return 0;
 }
 
-/** copies() - how often at most the compiler writes parts of @regex anew: what is repeated is copied, and copies of copies multiply. */
+/**
+ * copies() - how often at most the compiler writes parts of @regex anew: what is repeated is
+ * copied, and copies of copies multiply.
+ */
 static double copies(const char *regex)
 {
 	double times = 1;

@@ -58,7 +58,7 @@ uint64_t slices_events(const struct slices *s)
 	return s->slices[s->count].first;
 }
 
-/* ---- places ---------------------------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 size_t slices_of(const struct slices *s, uint64_t seq)
 {
@@ -117,7 +117,7 @@ static int ahead(const struct slices *s, struct slices_replays *replays,
 	return slices_ahead(s, replays, wants, count, err);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /** struct sums - of blocks whose allocation is one of [lo, hi). */
 struct sums {
@@ -204,7 +204,7 @@ static int to_accounts(const struct slices *s, const struct sums *t, int is_peak
 	return 0;
 }
 
-/* ---- ranges ------------------------------------------------------------------------------------------------------------ */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static struct cost *account(const struct sums *t, uint32_t stack)
 {
@@ -213,7 +213,10 @@ static struct cost *account(const struct sums *t, uint32_t stack)
 		       : NULL;
 }
 
-/** struct asking - the allocations of @t are added, or taken off, and those of them that were temporary. */
+/**
+ * struct asking - the allocations of @t are added, or taken off, and those of them that were
+ * temporary.
+ */
 struct asking {
 	const struct sums *t;
 	int takes, fails;
@@ -249,8 +252,9 @@ static void asked_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t
 }
 
 /**
- * walk_asked() - the allocations of @t in slice @number, which is where they were made. What is temporary is freed soon: a stretch
- * behind them is walked, and what is freed later is known by itself. 0 or negative errno.
+ * walk_asked() - the allocations of @t in slice @number, which is where they were made. What is
+ * temporary is freed soon: a stretch behind them is walked, and what is freed later is known by
+ * itself. 0 or negative errno.
  */
 static int walk_asked(const struct slices *s, struct slices_replays *replays, size_t number,
 		      const struct sums *t, int takes, struct err *err)
@@ -298,8 +302,9 @@ static void add_leaked(const struct slices *s, struct sums *t)
 }
 
 /**
- * add_made() - allocations of the range, which were never freed, and but for t->sums which were temporary: of the slices at its ends only what stands
- * before the times is replayed, since all of a slice is known.
+ * add_made() - allocations of the range, which were never freed, and but for t->sums which were
+ * temporary: of the slices at its ends only what stands before the times is replayed, since all of
+ * a slice is known.
  */
 static int add_made(const struct slices *s, struct slices_replays *replays, struct sums *t,
 		    struct err *err)

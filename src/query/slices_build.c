@@ -101,7 +101,10 @@ static int by_seq(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/** add_brief() - a temporary block that was freed in the slice; @freed: by that event, where it was made in it, too. 0, -ENOMEM. */
+/**
+ * add_brief() - a temporary block that was freed in the slice; @freed: by that event, where it was
+ * made in it, too. 0, -ENOMEM.
+ */
 static int add_brief(struct slices *s, uint64_t seq, uint64_t freed, uint32_t stack)
 {
 	struct brief *brief = grow(s->brief, &s->brief_cap, s->brief_count + 1, sizeof(*brief));
@@ -114,7 +117,10 @@ static int add_brief(struct slices *s, uint64_t seq, uint64_t freed, uint32_t st
 	return 0;
 }
 
-/** add_moved() - how much of each slice's blocks is freed in this one, and which temporary ones are. 0, -ENOMEM. */
+/**
+ * add_moved() - how much of each slice's blocks is freed in this one, and which temporary ones are.
+ * 0, -ENOMEM.
+ */
 static int add_moved(struct build *b)
 {
 	struct slices *s = b->s;
@@ -157,7 +163,10 @@ static int hold(struct build *b, const struct freed *row)
 	return 0;
 }
 
-/** put_slice() - what is known of the last slice by now. 0, -ENOMEM, TOO_MANY, or negative errno of the file of rows. */
+/**
+ * put_slice() - what is known of the last slice by now. 0, -ENOMEM, TOO_MANY, or negative errno of
+ * the file of rows.
+ */
 static int put_slice(struct build *b)
 {
 	struct slices *s = b->s;
@@ -240,7 +249,10 @@ static struct place *place_of(struct build *b, uint32_t slot)
 	return &b->live[slot];
 }
 
-/** crest_of() - that the next event belongs to; what lives where it begins is in it. NULL: no memory. */
+/**
+ * crest_of() - that the next event belongs to; what lives where it begins is in it. NULL: no
+ * memory.
+ */
 static struct crest *crest_of(struct build *b)
 {
 	struct slices *s = b->s;
@@ -441,7 +453,7 @@ int slices_build(const struct query_source *source, uint64_t events, struct slic
 	return rc;
 }
 
-/* ---- of a recording that grows ------------------------------------------------------------------------------------------ */
+/* ---- of a recording that grows --------------------------------------------------------------- */
 
 struct slices_grow {
 	struct build b;       /* first: its sink is the outer one's */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slices_file.c - an index in a file: a head, the arrays as they are in memory, the rows of blocks, nothing else. A cache of one machine,
- * not for exchange: what does not fit in every respect is made anew. Numbers from it are checked before they are used as places. The rows stay
- * in the file and are checked as they are read.
+ * slices_file.c - an index in a file: a head, the arrays as they are in memory, the rows of blocks,
+ * nothing else. A cache of one machine, not for exchange: what does not fit in every respect is
+ * made anew. Numbers from it are checked before they are used as places. The rows stay in the file
+ * and are checked as they are read.
  */
 #include <errno.h>
 #include <fcntl.h>

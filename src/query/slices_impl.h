@@ -10,8 +10,10 @@
 /** struct slice - events from number @first on, up to the next one's. */
 struct slice {
 	uint64_t at, first, time_ns; /* the key block that it begins with: struct query_key */
-	uint64_t
-		most_new; /* the most that blocks allocated in it held at once, at most: frees of earlier ones aside */
+	/*
+	 * the most that blocks allocated in it held at once, at most: frees of earlier ones aside
+	 */
+	uint64_t most_new;
 	uint64_t new_at_end; /* what they hold at its end */
 	uint64_t most_live;  /* the most that all blocks held within it */
 	uint64_t freed_begin, chunk_begin, made_begin,
@@ -22,7 +24,10 @@ struct crest {
 	uint64_t most_new, most_live;
 };
 #define CREST_EVENTS 16384u
-/** struct freed - a block of before the slice that is freed in it; those never freed stand by themselves. */
+/**
+ * struct freed - a block of before the slice that is freed in it; those never freed stand by
+ * themselves.
+ */
 struct freed {
 	uint64_t bytes, seq; /* seq: the number of the event that allocated it */
 	uint32_t stack, slot;
@@ -40,7 +45,10 @@ _Static_assert(sizeof(struct freed_row) == 20, "struct freed_row");
 struct freed_chunk {
 	uint64_t seq, sum;
 };
-/** struct brief - a temporary block whose allocation and free lie in different slices, or BRIEF_EVENTS and more apart in one. */
+/**
+ * struct brief - a temporary block whose allocation and free lie in different slices, or
+ * BRIEF_EVENTS and more apart in one.
+ */
 struct brief {
 	uint64_t seq, freed;   /* the numbers of both events */
 	uint32_t stack, slice; /* that it was freed in */
@@ -69,21 +77,26 @@ struct slices {
 	size_t crest_count, crest_cap;
 	struct made *made;
 	size_t made_count, made_cap;
-	uint64_t *
-		moved; /* by slices_moved(): bytes of the blocks of one slice that are freed in another one */
+	/* by slices_moved(): bytes of the blocks of one slice that are freed in another one */
+	uint64_t *moved;
 	size_t moved_cap;
 	uint32_t stack_count; /* numbers are below */
 	uint32_t slot_count;
 	struct slices_kept *kept_steps; /* of slices that were replayed; under a lock of its own */
 };
 
-/** slices_moved() - the place in struct slices.moved of what is made in slice @made and freed in @freed, which is a later one. */
+/**
+ * slices_moved() - the place in struct slices.moved of what is made in slice @made and freed in
+ * @freed, which is a later one.
+ */
 static inline size_t slices_moved(size_t made, size_t freed)
 {
 	return freed * (freed - 1) / 2 + made;
 }
 
-/** slices_put_rows() - @rows of one more slice, by seq, at the end of the file. 0 or negative errno. */
+/**
+ * slices_put_rows() - @rows of one more slice, by seq, at the end of the file. 0 or negative errno.
+ */
 int slices_put_rows(struct slices *s, const struct freed *rows, size_t count);
 
 /** struct slices_rows - a reader of them; zero-initialised. Release with slices_rows_fini(). */
@@ -93,14 +106,15 @@ struct slices_rows {
 };
 void slices_rows_fini(struct slices_rows *reader);
 /**
- * slices_rows_read() - those of slice @n whose block is of events [lo, hi), in some pieces by seq. Any thread, each its own @reader. 0 or negative
- * errno with @err: -EBADMSG where the file is not what it was.
+ * slices_rows_read() - those of slice @n whose block is of events [lo, hi), in some pieces by seq.
+ * Any thread, each its own @reader. 0 or negative errno with @err: -EBADMSG where the file is not
+ * what it was.
  */
 int slices_rows_read(struct slices_rows *reader, const struct slices *s, size_t n, uint64_t lo,
 		     uint64_t hi, void (*each)(void *ctx, const struct freed *rows, size_t count),
 		     void *ctx, struct err *err);
 
-/* ---- slices replayed: slices_walk.c ---------------------------------------------------------------------------------- */
+/* ---- slices replayed: slices_walk.c ---------------------------------------------------------- */
 
 struct slices_kept *slices_kept_new(void);
 /** slices_kept_most() - bytes that are kept, but for what questions hold just now. */
@@ -113,7 +127,10 @@ void slices_kept_drop(struct slices_kept *kept, size_t number);
 	4 /* slices that one question holds: where a range begins and ends, and its peak */
 #define SLICES_WANTS 3 /* that slices_ahead() takes */
 struct replayed;
-/** struct slices_replays - the slices that were replayed for one question. @source: its run_from() is called by several threads. */
+/**
+ * struct slices_replays - the slices that were replayed for one question. @source: its run_from()
+ * is called by several threads.
+ */
 struct slices_replays {
 	const struct query_source *source;
 	uint64_t more; /* so many events behind the times are needed, too */
@@ -127,7 +144,10 @@ struct slices_want {
 	size_t number;
 	uint64_t until_ns;
 };
-/** slices_ahead() - @wants, of different slices, side by side, so that slices_walk() finds them. 0 or negative errno. */
+/**
+ * slices_ahead() - @wants, of different slices, side by side, so that slices_walk() finds them. 0
+ * or negative errno.
+ */
 int slices_ahead(const struct slices *s, struct slices_replays *replays,
 		 const struct slices_want *wants, size_t count, struct err *err);
 
@@ -149,11 +169,11 @@ int slices_no_fit(struct err *err);
 /** slices_of() - the slice that event number @seq is in. */
 size_t slices_of(const struct slices *s, uint64_t seq);
 
-/* ---- slices_peak.c ---------------------------------------------------------------------------------------------------- */
+/* ---- slices_peak.c --------------------------------------------------------------------------- */
 
 /**
- * slices_peak() - the first moment at which most of what was allocated by events [lo, hi) lived. *@until: the events up to and with it; @lo
- * where nothing did. 0 or negative errno.
+ * slices_peak() - the first moment at which most of what was allocated by events [lo, hi) lived.
+ * *@until: the events up to and with it; @lo where nothing did. 0 or negative errno.
  */
 int slices_peak(const struct slices *s, struct slices_replays *replays, uint64_t lo, uint64_t hi,
 		uint64_t *until, uint64_t *time_ns, struct err *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slices_peak.c - when most of a range lived: of each stretch of a slice (struct crest) is known what it cannot exceed, and those that may hold the
- * peak are replayed, the most promising one first.
+ * slices_peak.c - when most of a range lived: of each stretch of a slice (struct crest) is known
+ * what it cannot exceed, and those that may hold the peak are replayed, the most promising one
+ * first.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +32,10 @@ static void level_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t
 	}
 }
 
-/** struct levels - how much of the range lives where each slice begins, and how much of what was made before it. */
+/**
+ * struct levels - how much of the range lives where each slice begins, and how much of what was
+ * made before it.
+ */
 struct levels {
 	int64_t *range, *before;
 };
@@ -125,7 +129,10 @@ struct search {
 /** bound() - more of the range than that never lives within @crest of slice @n. */
 static uint64_t bound(const struct search *f, size_t n, const struct crest *crest)
 {
-	/* what was there and all that is new; or all that lives, but for what was there before the range and outlives the slice */
+	/*
+	 * what was there and all that is new; or all that lives, but for what was there before the
+	 * range and outlives the slice
+	 */
 	uint64_t a = (uint64_t)f->levels.range[n] + crest->most_new;
 	uint64_t kept = (uint64_t)f->levels.before[n + 1];
 	uint64_t b = crest->most_live > kept ? crest->most_live - kept : 0;
@@ -152,7 +159,10 @@ static void promise(struct search *f, size_t n)
 	}
 }
 
-/** look() - at slice @n up to where it promises most, or at all of it where it was looked at before. 0 or negative errno. */
+/**
+ * look() - at slice @n up to where it promises most, or at all of it where it was looked at before.
+ * 0 or negative errno.
+ */
 static int look(struct search *f, struct slices_replays *replays, size_t n, struct err *err)
 {
 	struct promise *p = &f->promises[n - f->from];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slices_rows.c - blocks that live across an edge of slices, in a file: their number grows with events. What a question needs of them
- * is what lived at one moment, in each slice one run of rows, since they stand in order of their allocation there.
+ * slices_rows.c - blocks that live across an edge of slices, in a file: their number grows with
+ * events. What a question needs of them is what lived at one moment, in each slice one run of rows,
+ * since they stand in order of their allocation there.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -69,7 +70,10 @@ void slices_rows_fini(struct slices_rows *reader)
 	*reader = (struct slices_rows){ 0 };
 }
 
-/** chunk_before() - the last chunk of [begin, end) whose first row is before @seq or is it; @begin where none is. */
+/**
+ * chunk_before() - the last chunk of [begin, end) whose first row is before @seq or is it; @begin
+ * where none is.
+ */
 static size_t chunk_before(const struct slices *s, size_t begin, size_t end, uint64_t seq)
 {
 	size_t before = search_beyond(s->chunks + begin, end - begin, sizeof(*s->chunks),
@@ -82,7 +86,10 @@ static int changed(struct err *err)
 	return err_set(err, -EBADMSG, "the index of the recording is damaged");
 }
 
-/** decode() - @count rows of a chunk, from number @at of the slice on; only what is of [lo, hi) is kept. How many, or -1. */
+/**
+ * decode() - @count rows of a chunk, from number @at of the slice on; only what is of [lo, hi) is
+ * kept. How many, or -1.
+ */
 static int decode(const struct slices *s, const struct freed_row *raw, size_t count,
 		  const struct freed_chunk *chunk, uint64_t lo, uint64_t hi, struct freed *to)
 {

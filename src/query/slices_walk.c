@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slices_walk.c - the events of a slice, replayed. What a question needs of them is kept in 16 bytes each for the next one: who drags
- * an edge of a range asks about the other one's slice again. Two slices are replayed side by side.
+ * slices_walk.c - the events of a slice, replayed. What a question needs of them is kept in 16
+ * bytes each for the next one: who drags an edge of a range asks about the other one's slice again.
+ * Two slices are replayed side by side.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -22,14 +23,19 @@
 struct step {
 	uint64_t what; /* bytes << STEP_BYTES_SHIFT | STEP_TEMPORARY | its kind */
 	uint32_t stack;
-	uint32_t
-		back; /* of a free: so many events since the allocation; 0: before the slice, the next one in old */
+	/*
+	 * of a free: so many events since the allocation; 0: before the slice, the next one in old
+	 */
+	uint32_t back;
 };
 /** struct tick - the events from number @seq on are of @time_ns. */
 struct tick {
 	uint64_t seq, time_ns;
 };
-/** struct replayed - a slice's events, up to @until_ns (UINT64_MAX: all). Once it is made it only changes who holds it. */
+/**
+ * struct replayed - a slice's events, up to @until_ns (UINT64_MAX: all). Once it is made it only
+ * changes who holds it.
+ */
 struct replayed {
 	struct replayed *next; /* all that are kept, used last first */
 	unsigned refs;         /* under the lock */
@@ -39,8 +45,8 @@ struct replayed {
 	size_t count, cap;
 	struct tick *ticks;
 	size_t tick_count, tick_cap;
-	uint64_t *
-		old; /* numbers of the allocations of before that are freed in it, in order of their frees */
+	/* numbers of the allocations of before that are freed in it, in order of their frees */
+	uint64_t *old;
 	size_t old_count, old_cap;
 };
 struct slices_kept {
@@ -107,7 +113,7 @@ void slices_kept_drop(struct slices_kept *kept, size_t number)
 	pthread_mutex_unlock(&kept->lock);
 }
 
-/* ---- a replay ----------------------------------------------------------------------------------------------------- */
+/* ---- a replay -------------------------------------------------------------------------------- */
 
 static void *more(void *rows, size_t *cap, size_t count, size_t first, size_t size)
 {
@@ -153,7 +159,10 @@ static int keep_step(struct replayed *r, const struct event *ev, uint64_t seq, u
 	return 0;
 }
 
-/** struct run - the sink of a slice: how many events came, and where each living block was allocated. */
+/**
+ * struct run - the sink of a slice: how many events came, and where each living block was
+ * allocated.
+ */
 struct run {
 	struct sink sink;
 	const struct slices *s;
@@ -257,7 +266,7 @@ static int replay(const struct slices *s, const struct query_source *source, siz
 	return rc;
 }
 
-/* ---- what is kept --------------------------------------------------------------------------------------------------- */
+/* ---- what is kept ---------------------------------------------------------------------------- */
 
 /** covers() - does @r have what @w asks for? */
 static int covers(const struct slices *s, const struct replayed *r, size_t number,
@@ -331,7 +340,10 @@ static void put(const struct slices *s, struct replayed *r)
 	pthread_mutex_unlock(&kept->lock);
 }
 
-/** make() - the events of slice @number as far as @until goes, with a reference; NULL with rc 0: it is too long for that. */
+/**
+ * make() - the events of slice @number as far as @until goes, with a reference; NULL with rc 0: it
+ * is too long for that.
+ */
 static struct replayed *make(const struct slices *s, const struct query_source *source,
 			     size_t number, const struct slices_walk *until, int *rc,
 			     struct err *err)
@@ -366,7 +378,7 @@ static struct replayed *make(const struct slices *s, const struct query_source *
 	return NULL;
 }
 
-/* ---- of one question ------------------------------------------------------------------------------------------------- */
+/* ---- of one question ------------------------------------------------------------------------- */
 
 static void hold(struct slices_replays *replays, const struct slices *s, struct replayed *r)
 {

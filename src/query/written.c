@@ -17,7 +17,10 @@
 #include "source/snapshot.h"
 #include "trace/trace.h"
 
-/** struct whose - a sink that wants to know no more than whose recording it is: that is the first definition. */
+/**
+ * struct whose - a sink that wants to know no more than whose recording it is: that is the first
+ * definition.
+ */
 struct whose {
 	struct sink sink;
 	pid_t pid;
@@ -37,7 +40,10 @@ static int whose_put(struct sink *sink, const struct event *events, size_t count
 	return err_set(err, -ECANCELED, "that is enough");
 }
 
-/* Whether the recording at @path is of @pid, and being written. Others may have ones open that take minutes to read. */
+/*
+ * Whether the recording at @path is of @pid, and being written. Others may have ones open that take
+ * minutes to read.
+ */
 static int is_of(const char *path, pid_t pid)
 {
 	struct err err = { 0 };
@@ -63,7 +69,9 @@ static int look_in(const char *number, pid_t pid, char **path)
 		if (n <= 0)
 			continue;
 		target[n] = 0;
-		/* a name is no proof, and spares opening everything; so does a look at who holds it */
+		/*
+		 * a name is no proof, and spares opening everything; so does a look at who holds it
+		 */
 		if (strstr(target, ".blt") && access(target, R_OK) == 0 && is_of(target, pid)) {
 			*path = strdup(target);
 			found = *path != NULL;
@@ -87,7 +95,10 @@ int written_find(pid_t pid, char **path, struct err *err)
 			closedir(dir);
 		return err_set(err, -ESRCH, "cannot show process %d", (int)pid);
 	}
-	/* whoever records it says so: after an exec its file has another name until the program has ended */
+	/*
+	 * whoever records it says so: after an exec its file has another name until the program has
+	 * ended
+	 */
 	written_of(pid, theirs, sizeof(theirs));
 	if (theirs[0]) {
 		*path = strdup(theirs);

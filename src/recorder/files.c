@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - the file that a recording goes to, and the next one when it is full (MAX_SIZE, KEEP_FILES). */
+/*
+ * files.c - the file that a recording goes to, and the next one when it is full (MAX_SIZE,
+ * KEEP_FILES).
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -30,7 +33,10 @@ void record_tell(const struct record *rec, const char *format, ...)
 	record_fail(rec, &what);
 }
 
-/* A name for the file behind the first: numbers only grow, though older files are removed, so that they tell the order. */
+/*
+ * A name for the file behind the first: numbers only grow, though older files are removed, so that
+ * they tell the order.
+ */
 static char *next_name(struct record *rec)
 {
 	char *name = NULL;

@@ -15,7 +15,10 @@ struct findings_opt {
 	int follow_children, pages;
 };
 
-/** recorder_findings_children() - before the report: that the program had children which are not in it, and how large. */
+/**
+ * recorder_findings_children() - before the report: that the program had children which are not in
+ * it, and how large.
+ */
 void recorder_findings_children(const struct recorder_result *result,
 				const struct findings_opt *opt);
 /** recorder_findings() - last of all: what is missing. @program: as it was named. */

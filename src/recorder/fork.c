@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork.c - the blocks that a child of a fork takes along, from the recorder of its parent to its own
- * (wire/heap_start.h, way 4).
+ * fork.c - the blocks that a child of a fork takes along, from the recorder of its parent to its
+ * own (wire/heap_start.h, way 4).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,8 +22,9 @@
 #include "wire/heap_start.h"
 
 /*
- * A child's recorder runs a few milliseconds after the fork; one that does not come was never started. Where many fork at once it
- * comes later, and so may the snapshot, before which stand those of the others.
+ * A child's recorder runs a few milliseconds after the fork; one that does not come was never
+ * started. Where many fork at once it comes later, and so may the snapshot, before which stand
+ * those of the others.
  */
 #define OFFER_NS 1000000000u
 #define OFFER_LONG_NS 5000000000u
@@ -39,7 +40,7 @@ static void pause_ns(long ns)
 	nanosleep(&ts, NULL);
 }
 
-/* ---- the parent's recorder ------------------------------------------------------------------------------------------ */
+/* ---- the parent's recorder ------------------------------------------------------------------- */
 
 static void take_back(struct record_offer *offer)
 {
@@ -96,7 +97,10 @@ static int tend(struct record *rec, uint64_t age_ns)
 	return left;
 }
 
-/* A place for one more of @bytes. The descriptors are not to be used up: the next file needs one, too. */
+/*
+ * A place for one more of @bytes. The descriptors are not to be used up: the next file needs one,
+ * too.
+ */
 static struct record_offer *find_place(struct record *rec, uint64_t bytes)
 {
 	struct rlimit limit;
@@ -148,7 +152,7 @@ void record_wait_offers(struct record *rec)
 		pause_ns(LOOK_NS);
 }
 
-/* ---- the child's recorder ------------------------------------------------------------------------------------------- */
+/* ---- the child's recorder -------------------------------------------------------------------- */
 
 /* The snapshot among the descriptors of process @pid, opened; -1: it is not there, or not whole. */
 static int find_offer(uint32_t pid, uint32_t number)
@@ -211,7 +215,10 @@ static int take_offer(struct record *rec, const struct source_heap_fork *fork, s
 {
 	uint64_t until = clock_ns(CLOCK_MONOTONIC) + OFFER_LONG_NS;
 	int fd;
-	/* many may look at once, among as many: ever less often, so that he who makes them has the processor */
+	/*
+	 * many may look at once, among as many: ever less often, so that he who makes them has the
+	 * processor
+	 */
 	for (long wait = LOOK_NS; (fd = find_offer(fork->recorder, fork->number)) < 0;
 	     wait = MIN(2 * wait, LOOK_LAST_NS)) {
 		if (clock_ns(CLOCK_MONOTONIC) > until || kill((pid_t)fork->recorder, 0) < 0)

@@ -17,7 +17,10 @@
 #define ALL_MAX (32u << 20)
 #define NAMES_MAX 256
 
-/* Read @path into @to, if it is a file of at most @most bytes. What is no file is none that matches. Return: 1, 0, -errno. */
+/*
+ * Read @path into @to, if it is a file of at most @most bytes. What is no file is none that
+ * matches. Return: 1, 0, -errno.
+ */
 static int read_file(const char *path, size_t most, struct trace_file *file, struct buf *to)
 {
 	struct stat st;
@@ -64,7 +67,10 @@ void record_include(struct record *rec)
 	CLEANUP(buf_fini) struct buf content = { 0 };
 	size_t left = ALL_MAX;
 	glob_t found = { 0 };
-	/* a later file of the same recording, and the children of forks, have nothing new to say about it */
+	/*
+	 * a later file of the same recording, and the children of forks, have nothing new to say
+	 * about it
+	 */
 	struct source_heap_fork fork;
 	source_heap_fork(rec->heap, &fork);
 	int first = rec->file_count == 0 && !fork.from;

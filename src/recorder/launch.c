@@ -58,7 +58,7 @@ static char **list_dup(char **list, size_t front)
 	return copy;
 }
 
-/* ---- finding ------------------------------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 static bool is_program(const char *path, int *why)
 {
@@ -118,7 +118,7 @@ int launch_plain(struct launch *launch, char **argv, struct err *err)
 	return launch->path ? 0 : cannot_start(launch, argv[0], why, err);
 }
 
-/* ---- what LD_PRELOAD reaches ------------------------------------------------------------------------------------------ */
+/* ---- what LD_PRELOAD reaches ----------------------------------------------------------------- */
 
 static int refuse(struct launch *launch, struct err *err, const char *path, const char *why,
 		  const char *hint)
@@ -178,7 +178,7 @@ static int check_elf(struct launch *launch, int fd, struct err *err)
 	return 0;
 }
 
-/* ---- scripts ------------------------------------------------------------------------------------------------------------ */
+/* ---- scripts --------------------------------------------------------------------------------- */
 
 /* "INTERPRETER [ARG]" of a first line; *@arg is NULL where there is none. False: not a script. */
 static bool script_line(int fd, char *line, char **interpreter, char **arg)
@@ -204,8 +204,9 @@ static bool script_line(int fd, char *line, char **interpreter, char **arg)
 }
 
 /*
- * The words that come in front of the script: INTERPRETER [ARG], and what env(1) would make of them, so that not env is
- * traced but what it becomes. Quotes, variables and settings are left to env.
+ * The words that come in front of the script: INTERPRETER [ARG], and what env(1) would make of
+ * them, so that not env is traced but what it becomes. Quotes, variables and settings are left to
+ * env.
  */
 static size_t script_words(char *interpreter, char *arg, char *words[SCRIPT_LINE])
 {
@@ -269,7 +270,7 @@ int launch_resolve(struct launch *launch, char **argv, struct err *err)
 	return cannot_start(launch, argv[0], ELOOP, err);
 }
 
-/* ---- what is preloaded already ------------------------------------------------------------------------------------------ */
+/* ---- what is preloaded already --------------------------------------------------------------- */
 
 #define KEPT "BYTELEDGER_PROGRAM_PRELOAD"
 
@@ -305,7 +306,10 @@ void launch_without_preloads(char **argv)
 {
 	char own[PATH_MAX];
 	const char *preload = getenv("LD_PRELOAD");
-	/* what valgrind preloads is meant for this program, and starting it again would leave valgrind */
+	/*
+	 * what valgrind preloads is meant for this program, and starting it again would leave
+	 * valgrind
+	 */
 	if (!getenv(KEPT) && preload && *preload && !strstr(preload, "/vgpreload_")) {
 		ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
 		if (len < 0 || rename_variable("LD_PRELOAD", KEPT) < 0)
@@ -316,7 +320,7 @@ void launch_without_preloads(char **argv)
 	rename_variable(KEPT, "LD_PRELOAD");
 }
 
-/* ---- the library -------------------------------------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 int launch_library(struct launch *launch, struct err *err)
 {
@@ -354,7 +358,7 @@ int launch_library(struct launch *launch, struct err *err)
 	return 0;
 }
 
-/* ---- starting -------------------------------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* At the end, whatever stands there already. */
 static int add_variable(char ***env, const char *name, const char *value)
@@ -402,8 +406,9 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 	snprintf(number, sizeof(number), "%d", want->shm_fd);
 	int rc = buf_failed(&preload) ? -ENOMEM : 0;
 	/*
-	 * The loader obeys the last LD_PRELOAD: what stood there stays as it was, and the library takes out its own. What it
-	 * takes out comes in pairs. Children that are followed find the library in the only one.
+	 * The loader obeys the last LD_PRELOAD: what stood there stays as it was, and the library
+	 * takes out its own. What it takes out comes in pairs. Children that are followed find the
+	 * library in the only one.
 	 */
 	if (rc == 0 && !want->follow_children)
 		rc = add_variable(&launch->env, "LD_PRELOAD", buf_cstr(&preload));
@@ -415,7 +420,10 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 		rc = set_variable(&launch->env, WIRE_ENV_NEXT, want->next);
 	if (rc == 0 && (want->follow_children || want->next))
 		rc = set_variable(&launch->env, WIRE_ENV_PAD, "");
-	/* the program itself finds everything in the shared memory; what follows is for its children */
+	/*
+	 * the program itself finds everything in the shared memory; what follows is for its
+	 * children
+	 */
 	if (rc < 0 || !want->follow_children)
 		return rc;
 	char budget[24] = "", family[24] = "";
@@ -458,7 +466,10 @@ static void run_shell(const struct launch *launch)
 	execve(argv[0], argv, launch->env);
 }
 
-/* What we were started with, for the program: with children ignored, waitpid() would not tell how it ended. */
+/*
+ * What we were started with, for the program: with children ignored, waitpid() would not tell how
+ * it ended.
+ */
 static int take_children(void)
 {
 	struct sigaction now;

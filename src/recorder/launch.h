@@ -19,22 +19,28 @@ struct launch {
 };
 
 /**
- * launch_resolve() - find @argv[0] as the shell would, follow "#!" lines, and refuse what LD_PRELOAD cannot reach
- * (static, other machine, set-user-ID) with a hint. `#!/usr/bin/env NAME` becomes NAME itself, because an exec would end
- * the recording.
+ * launch_resolve() - find @argv[0] as the shell would, follow "#!" lines, and refuse what
+ * LD_PRELOAD cannot reach (static, other machine, set-user-ID) with a hint. `#!/usr/bin/env NAME`
+ * becomes NAME itself, because an exec would end the recording.
  */
 int launch_resolve(struct launch *launch, char **argv, struct err *err);
 
-/** launch_plain() - find @argv[0] as the shell would, to be executed as it is: scripts, static programs and all. */
+/**
+ * launch_plain() - find @argv[0] as the shell would, to be executed as it is: scripts, static
+ * programs and all.
+ */
 int launch_plain(struct launch *launch, char **argv, struct err *err);
 
 /**
- * launch_without_preloads() - what LD_PRELOAD names is meant for the program: start this one again without it, and return there
- * with the environment as it was. Another clock or another allocator would be the recorder's, too. @argv: the whole one.
+ * launch_without_preloads() - what LD_PRELOAD names is meant for the program: start this one again
+ * without it, and return there with the environment as it was. Another clock or another allocator
+ * would be the recorder's, too. @argv: the whole one.
  */
 void launch_without_preloads(char **argv);
 
-/** launch_library() - find libbyteledger-heap.so: beside byteledger, ../lib, the configured folder. */
+/**
+ * launch_library() - find libbyteledger-heap.so: beside byteledger, ../lib, the configured folder.
+ */
 int launch_library(struct launch *launch, struct err *err);
 
 /** struct launch_env - variables for the library; NULL or 0: not set. */
@@ -49,9 +55,10 @@ struct launch_env {
 };
 
 /**
- * launch_start() - fork and exec with @mask as signal mask; returns when the exec has happened or failed. @env NULL: nothing is
- * preloaded, the environment is ours. A text that the kernel does not take for a program is handed to /bin/sh.
- * Return: the pid; negative errno with @err and launch->exit_status 126 or 127.
+ * launch_start() - fork and exec with @mask as signal mask; returns when the exec has happened or
+ * failed. @env NULL: nothing is preloaded, the environment is ours. A text that the kernel does not
+ * take for a program is handed to /bin/sh. Return: the pid; negative errno with @err and
+ * launch->exit_status 126 or 127.
  */
 pid_t launch_start(struct launch *launch, const struct launch_env *env, const sigset_t *mask,
 		   struct err *err);

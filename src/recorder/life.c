@@ -21,14 +21,15 @@
 #define RSS_FIRST_NS (10 * MS)
 #define RSS_LAST_NS (100 * MS)
 #define RSS_REPEAT_NS (250 * MS) /* how long a point may stand for its neighbours */
-#define FLUSH_NS \
-	(400 *   \
-	 MS) /* a killed recorder may lose a second; it may also have lost its processor for a while */
+/* a killed recorder may lose a second; it may also have lost its processor for a while */
+#define FLUSH_NS (400 * MS)
 #define HOUSE_NS (250 * MS)
 #define PAUSE_YOUNG_NS (10 * MS)
 #define PAUSE_MOST_NS (20 * MS)
 #define PAUSE_LEAST_NS (MS / 4)
-/* Nothing came for so long: asleep from then on, but for a look at the program's size now and then. */
+/*
+ * Nothing came for so long: asleep from then on, but for a look at the program's size now and then.
+ */
 #define IDLE_NS (600 * MS)
 #define IDLE_LOOK_FIRST_NS (200 * MS)
 #define IDLE_LOOK_LAST_NS (2000ull * MS)
@@ -40,7 +41,7 @@
 #define EXEC_FIRST_NS (5 * MS)
 #define EXEC_LAST_NS (1000ull * MS)
 
-/* ---- begin ------------------------------------------------------------------------------------------------------- */
+/* ---- begin ----------------------------------------------------------------------------------- */
 
 static void describe(const struct record *rec, struct def *def)
 {
@@ -105,8 +106,9 @@ static void identify(struct record *rec)
 }
 
 /*
- * What a fork's child recorded before it became this program, of the same pid and often of the same name (git, sh), may be about
- * to go: its name is ours then. Where names do not tell processes apart it is anybody's, and not waited for.
+ * What a fork's child recorded before it became this program, of the same pid and often of the same
+ * name (git, sh), may be about to go: its name is ours then. Where names do not tell processes
+ * apart it is anybody's, and not waited for.
  */
 static int names_tell_processes_apart(const struct record *rec, const char *pattern)
 {
@@ -146,15 +148,21 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	return rc < 0 ? rc : record_inherit(rec, err);
 }
 
-/* ---- while it runs ------------------------------------------------------------------------------------------------ */
+/* ---- while it runs --------------------------------------------------------------------------- */
 
-/* Less than three hundredths: hardly to be seen, and a file of few events would consist of such points. */
+/*
+ * Less than three hundredths: hardly to be seen, and a file of few events would consist of such
+ * points.
+ */
 static int is_near(uint64_t a, uint64_t b)
 {
 	return (a > b ? a - b : b - a) < b / 32;
 }
 
-/* An exec that succeeded took the library and its mapping away; one in a child of vfork() only looks like it. */
+/*
+ * An exec that succeeded took the library and its mapping away; one in a child of vfork() only
+ * looks like it.
+ */
 static void look_for_exec(struct record *rec, uint64_t now)
 {
 	struct stat st;
@@ -171,7 +179,10 @@ void record_look_for_exec(struct record *rec)
 	look_for_exec(rec, source_heap_now_ns(rec->heap));
 }
 
-/* After an exec that was called: again and again, because it may still be under way, or have failed. */
+/*
+ * After an exec that was called: again and again, because it may still be under way, or have
+ * failed.
+ */
 static void expect_exec(struct record *rec, uint64_t now)
 {
 	if (now < rec->exec_next_ns)
@@ -194,7 +205,10 @@ static void notice_exec(struct record *rec, uint64_t now)
 	rec->start_stack = at;
 }
 
-/* What stands between the program and a recorder for a moment says nothing when it ends; a child says SIGCHLD. */
+/*
+ * What stands between the program and a recorder for a moment says nothing when it ends; a child
+ * says SIGCHLD.
+ */
 static int is_childs_own(pid_t pid)
 {
 	char path[64], text[1024];
@@ -226,7 +240,10 @@ static void note_child(struct record *rec, pid_t pid)
 		strcpy(rec->child_exe, exe);
 }
 
-/* Who records a shell is told of what runs in its place. Those of its first thread; what lives shorter than a look is not seen. */
+/*
+ * Who records a shell is told of what runs in its place. Those of its first thread; what lives
+ * shorter than a look is not seen.
+ */
 static void look_for_children(struct record *rec)
 {
 	char path[64], list[4096];
@@ -291,7 +308,10 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 void record_note_successor(struct record *rec)
 {
 	char exe[sizeof(rec->replaced_by)];
-	/* a program may write over its environment, but not before the library that it names was loaded */
+	/*
+	 * a program may write over its environment, but not before the library that it names was
+	 * loaded
+	 */
 	int unfollowed = proc_environ_has(rec->pid, "LD_PRELOAD", WIRE_PRELOAD_NAME) == 0 &&
 			 proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME, 0) == 0;
 	if (proc_exe(rec->pid, exe, sizeof(exe)) < 0)
@@ -301,7 +321,8 @@ void record_note_successor(struct record *rec)
 }
 
 /*
- * How long the rings may be left alone: until the fullest one would hold an eighth of its size, if it fills as it did in the
+ * How long the rings may be left alone: until the fullest one would hold an eighth of its size, if
+ * it fills as it did in the
  * @since_ns before it was emptied. Each wake-up costs as much as a thousand events.
  */
 static int64_t pause_after(unsigned permille, uint64_t since_ns, uint64_t now)
@@ -315,8 +336,9 @@ static int64_t pause_after(unsigned permille, uint64_t since_ns, uint64_t now)
 }
 
 /*
- * The program's exit hook ran: mostly nothing comes any more, and the kernel takes the process apart for as long as packing
- * the last events takes. They are packed when none came since the look before. Return: how soon to look again at most.
+ * The program's exit hook ran: mostly nothing comes any more, and the kernel takes the process
+ * apart for as long as packing the last events takes. They are packed when none came since the look
+ * before. Return: how soon to look again at most.
  */
 static int64_t expect_end(struct record *rec, int64_t pause, ssize_t permille)
 {
@@ -328,8 +350,8 @@ static int64_t expect_end(struct record *rec, int64_t pause, ssize_t permille)
 }
 
 /*
- * Nobody says anything: the heart sleeps, and this thread until it is woken or the program's size may have changed. Not while
- * anything hangs on time: what is undecided, a disk without room.
+ * Nobody says anything: the heart sleeps, and this thread until it is woken or the program's size
+ * may have changed. Not while anything hangs on time: what is undecided, a disk without room.
  */
 static int64_t idle_pause(struct record *rec, int64_t pause, uint64_t now)
 {
@@ -345,7 +367,9 @@ static int64_t idle_pause(struct record *rec, int64_t pause, uint64_t now)
 	return (int64_t)rec->rss_wait_ns;
 }
 
-/* The file is full: it ends here as if the recorder had been told to stop, and another one goes on. */
+/*
+ * The file is full: it ends here as if the recorder had been told to stop, and another one goes on.
+ */
 static int next_file(struct record *rec, const struct source_heap_state *state)
 {
 	struct def begun, ended;
@@ -373,7 +397,10 @@ void record_await_room(struct record *rec)
 	rec->resume_next_ns = source_heap_now_ns(rec->heap) + rec->resume_wait_ns;
 }
 
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
+/*
+ * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
+ * case
+ */
 int64_t record_step(struct record *rec)
 {
 	uint64_t since_ns = source_heap_now_ns(rec->heap) - rec->drained_ns;
@@ -430,7 +457,7 @@ int64_t record_step(struct record *rec)
 	return rc < 0 ? rc : record_shots_step(rec, now, state.exiting, pause);
 }
 
-/* ---- end ---------------------------------------------------------------------------------------------------------- */
+/* ---- end ------------------------------------------------------------------------------------- */
 
 static void *release_run(void *heap)
 {
@@ -438,7 +465,10 @@ static void *release_run(void *heap)
 	return NULL;
 }
 
-/* Nothing is read from the books any more. To give their memory back takes as long as to pack what is left to write. */
+/*
+ * Nothing is read from the books any more. To give their memory back takes as long as to pack what
+ * is left to write.
+ */
 static void release(struct record *rec)
 {
 	record_heart_stop(&rec->heart);

@@ -23,15 +23,19 @@ void record_take_signals(struct record *rec, int fd, pid_t forward_to)
 		/* it comes when the program stops or goes on, too */
 		if (rec->is_child && info.ssi_signo == SIGCHLD)
 			rec->gone = started_has_ended(rec->pid);
-		/* SIGINT and SIGQUIT of the terminal reached the program, too: they are its own affair */
+		/*
+		 * SIGINT and SIGQUIT of the terminal reached the program, too: they are its own
+		 * affair
+		 */
 		if (forward_to > 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
 			kill(forward_to, (int)info.ssi_signo);
 	}
 }
 
 /*
- * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has kept room, until there is some
- * for another one; whatever else fails ends the recording. The program goes on. Return: in how many nanoseconds to look again.
+ * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has
+ * kept room, until there is some for another one; whatever else fails ends the recording. The
+ * program goes on. Return: in how many nanoseconds to look again.
  */
 static int64_t bear_failure(struct record *rec)
 {
@@ -56,14 +60,17 @@ static int64_t bear_failure(struct record *rec)
 	return 10 * MS;
 }
 
-/* The kernel's own grace for a sleep, and ours: then the beat's timer, which comes before, wakes this thread too. */
+/*
+ * The kernel's own grace for a sleep, and ours: then the beat's timer, which comes before, wakes
+ * this thread too.
+ */
 #define SLACK_USUAL_NS 50000ul
 #define SLACK_LONG_NS 2000000ul
 #define LONG_PAUSE_NS (8 * MS)
 
 /*
- * To wake an idle processor costs ten times what is done then. A long pause may be a little longer, so that this thread and
- * the beat are woken at once. @slack_ns: as it is now.
+ * To wake an idle processor costs ten times what is done then. A long pause may be a little longer,
+ * so that this thread and the beat are woken at once. @slack_ns: as it is now.
  */
 static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 {
@@ -73,7 +80,10 @@ static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 	*slack_ns = want;
 }
 
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
+/*
+ * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
+ * case
+ */
 enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_t duration_ns,
 			      pid_t forward_to)
 {
@@ -93,7 +103,8 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 				pause = bear_failure(rec);
 		} else if (rec->replaced) {
 			if (forward_to == 0)
-				return RECORDER_ENDED; /* the successor has a recorder of its own, or none */
+				/* the successor has a recorder of its own, or none */
+				return RECORDER_ENDED;
 			record_note_successor(rec);
 			record_look_around(rec);
 			pause = record_pages_after(rec);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c - what the recording's frames are called, kept with it: a program that is built anew must not turn yesterday's recording
- * into addresses. Looked up while the program runs, many at a time, on a thread of its own that steps back for everybody; in
- * the end little is left to do.
+ * names.c - what the recording's frames are called, kept with it: a program that is built anew must
+ * not turn yesterday's recording into addresses. Looked up while the program runs, many at a time,
+ * on a thread of its own that steps back for everybody; in the end little is left to do.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -7,7 +7,10 @@
 #define EAGER_NS 50000000ull
 #define EAGER_SHARE 10u
 #define PAGES_SHARE 50u /* 2 % */
-/* Further and further apart: a day's recording has some hundred readings, most of its beginning and its growth. */
+/*
+ * Further and further apart: a day's recording has some hundred readings, most of its beginning and
+ * its growth.
+ */
 #define PAGES_EVERY_NS 2000000000ull
 #define PAGES_PART 50u
 

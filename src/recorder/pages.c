@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c - the other book of a recording: resident pages by call stack, read beside the snapshots of where the memory is. */
+/*
+ * pages.c - the other book of a recording: resident pages by call stack, read beside the snapshots
+ * of where the memory is.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

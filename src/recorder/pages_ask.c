@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages_ask.c - the last reading of a program that came by exec. Its heap is recorded by a recorder of its own, which is told when it
- * is about to end; its pages by the one that started the first program. The former asks the latter, by a socket beside the recording,
- * and lets the program go on when the answer has come: the end of the connection.
+ * pages_ask.c - the last reading of a program that came by exec. Its heap is recorded by a recorder
+ * of its own, which is told when it is about to end; its pages by the one that started the first
+ * program. The former asks the latter, by a socket beside the recording, and lets the program go on
+ * when the answer has come: the end of the connection.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,10 @@
 #define SUFFIX "-pages"
 #define ANSWER_MOST_S 1 /* the program waits */
 
-/* Beside the file @next. The folder is named by a descriptor, @folder: an address has no room for a long path. Return: 0, -1. */
+/*
+ * Beside the file @next. The folder is named by a descriptor, @folder: an address has no room for a
+ * long path. Return: 0, -1.
+ */
 static int address_of(const char *next, int *folder, struct sockaddr_un *address)
 {
 	char *path = strdup(next), *slash = path ? strrchr(path, '/') : NULL;

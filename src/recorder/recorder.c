@@ -34,7 +34,8 @@ struct recorder {
 	int stop;    /* eventfd */
 	int status;  /* as waitpid() tells */
 	char *path;  /* of the result */
-	char *next; /* where what an exec puts in the program's place is recorded meanwhile; NULL: it is not */
+	/* where what an exec puts in the program's place is recorded meanwhile; NULL: it is not */
+	char *next;
 	char *pattern;
 	char before[512];
 };
@@ -73,7 +74,7 @@ void recorder_freep(struct recorder **recorder)
 	free(r);
 }
 
-/* ---- a program that is started ------------------------------------------------------------------------------------- */
+/* ---- a program that is started --------------------------------------------------------------- */
 
 static int on_full_of(const char *word)
 {
@@ -105,7 +106,10 @@ static char *absolute_path(const char *path)
 	return asprintf(&whole, "%s/%s", here, path) < 0 ? NULL : whole;
 }
 
-/* Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no command line. */
+/*
+ * Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no
+ * command line.
+ */
 static char *join_arguments(char **argv, size_t *bytes)
 {
 	CLEANUP(buf_fini) struct buf text = { 0 };
@@ -144,7 +148,8 @@ static struct source_heap *make_heap(struct record *rec, const struct recorder_o
 }
 
 /*
- * Beside the recording, under a name that nobody asks for: which program it will be that has the last word is known in the end.
+ * Beside the recording, under a name that nobody asks for: which program it will be that has the
+ * last word is known in the end.
  */
 static char *next_value(struct recorder *r, const struct recorder_opt *opt, const char *pattern,
 			const char *exe, uint64_t until_ns)
@@ -291,9 +296,12 @@ struct recorder *recorder_start(const struct recorder_opt *opt, char **argv, int
 	return rc < 0 ? NULL : STEAL(r);
 }
 
-/* ---- a program that runs ------------------------------------------------------------------------------------------- */
+/* ---- a program that runs --------------------------------------------------------------------- */
 
-/* Of a program that took another's place: what that one's snapshots were asked to be. Return: 1, 0: there were none. */
+/*
+ * Of a program that took another's place: what that one's snapshots were asked to be. Return: 1, 0:
+ * there were none.
+ */
 static int next_shots(const char *pattern, struct record_shots *shots)
 {
 	const char *name = strrchr(pattern, '/'), *at = strstr(name ? name : pattern, NEXT_SHOTS);
@@ -311,7 +319,10 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 {
 	struct record *rec = &r->rec;
 	sigset_t before;
-	/* the library blocks every signal on the way here, because their handlers are the program's until the exec */
+	/*
+	 * the library blocks every signal on the way here, because their handlers are the program's
+	 * until the exec
+	 */
 	if (opt->takes_signals)
 		r->signals = record_block_signals(SIG_SETMASK, &before);
 	int refused = opt->takes_signals && r->signals < 0 ? -errno : 0;
@@ -383,7 +394,7 @@ const char *recorder_settings_bad(const struct recorder *r)
 	return r->rec.settings.bad;
 }
 
-/* ---- until its end ------------------------------------------------------------------------------------------------- */
+/* ---- until its end --------------------------------------------------------------------------- */
 
 enum recorder_end recorder_run(struct recorder *r, uint64_t duration_ns)
 {
@@ -409,8 +420,8 @@ void recorder_stop(struct recorder *r)
 }
 
 /*
- * The child of a fork that only became another program: what that does stands in a recording of its own. It may have ended, too,
- * before anybody saw the exec.
+ * The child of a fork that only became another program: what that does stands in a recording of its
+ * own. It may have ended, too, before anybody saw the exec.
  */
 static int is_interlude(struct record *rec)
 {
@@ -465,7 +476,10 @@ static void describe_result(struct recorder *r)
 #define SUCCESSOR_WAIT_NS 5000000000ull
 #define SUCCESSOR_LOOK_NS 5000000
 
-/* The recording at @path once its recorder has ended it, which its summary tells then; NULL: it cannot be read. */
+/*
+ * The recording at @path once its recorder has ended it, which its summary tells then; NULL: it
+ * cannot be read.
+ */
 static struct prof *read_successor(const char *path)
 {
 	const struct query all = { 0 };
@@ -473,7 +487,10 @@ static struct prof *read_successor(const char *path)
 		int late = clock_ns(CLOCK_MONOTONIC) - start > SUCCESSOR_WAIT_NS;
 		CLEANUP(recording_freep) struct recording *file = recording_open(path, NULL, NULL);
 		CLEANUP(prof_freep) struct prof *prof = NULL;
-		/* before it is ended there is no summary, and each look would replay all that there is */
+		/*
+		 * before it is ended there is no summary, and each look would replay all that there
+		 * is
+		 */
 		if (file && (late || !recording_is_written(file)))
 			prof = recording_read(file, &all, NULL);
 		if (prof && prof_process(prof))
@@ -493,7 +510,10 @@ static void add_before(struct recorder *r, const char *exe)
 		 base ? base + 1 : exe);
 }
 
-/* @from gets the name that @exe asks for; what stands there is kept: .1, .2 ... NULL: it stays where it is. */
+/*
+ * @from gets the name that @exe asks for; what stands there is kept: .1, .2 ... NULL: it stays
+ * where it is.
+ */
 static char *give_name(const struct recorder *r, const char *from, const char *exe)
 {
 	char *name = recorder_name(r->pattern, exe, r->rec.pid, NULL), *to = NULL;
@@ -513,7 +533,9 @@ static char *give_name(const struct recorder *r, const char *from, const char *e
 	return to;
 }
 
-/* A file of a program that took another's place; where one was full, its next has the same start. */
+/*
+ * A file of a program that took another's place; where one was full, its next has the same start.
+ */
 struct successor {
 	char *path, *exe;
 	uint64_t start_ns;
@@ -581,7 +603,10 @@ static void take_file(struct recorder *r, const struct successor *at)
 		record_fail(&r->rec, &err);
 }
 
-/* The last of the programs that took each other's place by exec is what was asked for. Return: 1, 0: nobody recorded it. */
+/*
+ * The last of the programs that took each other's place by exec is what was asked for. Return: 1,
+ * 0: nobody recorded it.
+ */
 static int take_successor(struct recorder *r)
 {
 	struct successor *found;

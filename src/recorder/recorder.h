@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recorder.h - one recording's life, for whoever wants one: `run`, `heap`, the preload library's own recorder, and the commands
- * that show a program while it runs. Nothing is printed: what it has to say comes out through struct recorder_ears.
+ * recorder.h - one recording's life, for whoever wants one: `run`, `heap`, the preload library's
+ * own recorder, and the commands that show a program while it runs. Nothing is printed: what it has
+ * to say comes out through struct recorder_ears.
  *
  * In order of use:
- *	recorder_start() a program, or recorder_adopt() one that runs with the library;
- *	recorder_run() until it has ended, the time is over, or somebody calls recorder_stop();
- *	recorder_finish() the file; recorder_freep().
- * To see what is in it meanwhile, follow the file (query/follow.h): that costs the recorder nothing.
+ * 	recorder_start() a program, or recorder_adopt() one that runs with the library;
+ * 	recorder_run() until it has ended, the time is over, or somebody calls recorder_stop();
+ * 	recorder_finish() the file; recorder_freep().
+ * To see what is in it meanwhile, follow the file (query/follow.h): that costs the recorder
+ * nothing.
  */
 #ifndef RECORDER_RECORDER_H
 #define RECORDER_RECORDER_H
@@ -20,10 +22,16 @@
 
 struct recorder;
 
-/** struct recorder_ears - who hears what a recording has to say while it goes on; all of it may be NULL. On the thread that calls. */
+/**
+ * struct recorder_ears - who hears what a recording has to say while it goes on; all of it may be
+ * NULL. On the thread that calls.
+ */
 struct recorder_ears {
 	void *ctx;
-	/** @what->code 0: worth knowing, and nothing is wrong; else what failed, mostly with a hint. The program goes on. */
+	/**
+	 * @what->code 0: worth knowing, and nothing is wrong; else what failed, mostly with a hint.
+	 * The program goes on.
+	 */
 	void (*tell)(void *ctx, const struct err *what);
 	/** A file was begun: the first one, or the next where one was full. @path is lent. */
 	void (*file)(void *ctx, const char *path);
@@ -37,19 +45,27 @@ struct recorder_opt {
 	const char *pattern; /* of the file's name: recorder_name(); NULL: RECORDER_PATTERN */
 	const char *comment; /* which command makes it */
 	char *const *
-		variables; /* NAME=VALUE; those that begin with BYTELEDGER_ are asked (of an adopted program: all, without that) */
+		/*
+		 * NAME=VALUE; those that begin with BYTELEDGER_ are asked (of an adopted program:
+		 * all, without that)
+		 */
+		variables;
 	/*
-	 * 1: from the start on SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGCHLD are blocked in this thread, and recorder_run() takes them: the
-	 * program that was started gets SIGTERM and SIGHUP, and SIGINT and SIGQUIT of the terminal have reached it. 0: signals are the
+	 * 1: from the start on SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGCHLD are blocked in this
+	 * thread, and recorder_run() takes them: the program that was started gets SIGTERM and
+	 * SIGHUP, and SIGINT and SIGQUIT of the terminal have reached it. 0: signals are the
 	 * caller's, and are not looked at.
 	 */
 	int takes_signals;
-	/* snapshots of where the memory is: at new peaks and before the end, and every @snapshot_ns (0: no more) */
+	/*
+	 * snapshots of where the memory is: at new peaks and before the end, and every @snapshot_ns
+	 * (0: no more)
+	 */
 	int snapshots; /* 2: as often as a tenth of a CPU allows */
 	uint64_t snapshot_ns;
 	/*
-	 * Of recorder_start(): resident pages by call stack go along with the snapshots, where the kernel permits it. That puts 0.15 s before
-	 * the start.
+	 * Of recorder_start(): resident pages by call stack go along with the snapshots, where the
+	 * kernel permits it. That puts 0.15 s before the start.
 	 */
 	int pages;
 	/* of recorder_start() alone */
@@ -57,80 +73,102 @@ struct recorder_opt {
 	const char *library; /* path of libbyteledger-heap.so; NULL: where it was installed */
 	uint64_t budget_bytes;
 	int free_stacks, stamp_every_event, follow_children;
-	int follow_exec; /* what an exec puts in the program's place is what is recorded: its file is the result */
-	uint64_t
-		duration_ns; /* as recorder_run() will be told: what an exec puts in the program's place ends then, too */
-	uint16_t
-		served_port; /* of 127.0.0.1, where it is served without a token: the program may ask there */
+	/* what an exec puts in the program's place is what is recorded: its file is the result */
+	int follow_exec;
+	/*
+	 * as recorder_run() will be told: what an exec puts in the program's place ends then, too
+	 */
+	uint64_t duration_ns;
+	/* of 127.0.0.1, where it is served without a token: the program may ask there */
+	uint16_t served_port;
 	int no_names; /* what frames resolve to is not stored at the end */
 };
 
 /**
- * recorder_start() - start @argv[0] as a shell would, recorded. Where the program runs and its file cannot be made the ears hear why
- * and the recorder only waits for its end. Return: NULL with @err and *@exit_status, what a shell would exit with: 126, 127, else 1.
+ * recorder_start() - start @argv[0] as a shell would, recorded. Where the program runs and its file
+ * cannot be made the ears hear why and the recorder only waits for its end. Return: NULL with @err
+ * and *@exit_status, what a shell would exit with: 126, 127, else 1.
  */
 struct recorder *recorder_start(const struct recorder_opt *opt, char **argv, int *exit_status,
 				struct err *err);
-/** recorder_adopt() - record the program that the preload library's shared memory @fd belongs to; @fd is taken. NULL with @err. */
+/**
+ * recorder_adopt() - record the program that the preload library's shared memory @fd belongs to;
+ * @fd is taken. NULL with @err.
+ */
 struct recorder *recorder_adopt(int fd, const struct recorder_opt *opt, struct err *err);
 
 pid_t recorder_pid(const struct recorder *recorder);
 /** recorder_forked() - 1: it is the child of a fork, whose parent has a recorder of its own. */
 int recorder_forked(const struct recorder *recorder);
-/** recorder_settings_bad() - the name of a setting of an adopted program that makes no sense and was left out; NULL: none. */
+/**
+ * recorder_settings_bad() - the name of a setting of an adopted program that makes no sense and was
+ * left out; NULL: none.
+ */
 const char *recorder_settings_bad(const struct recorder *recorder);
 
 enum recorder_end { RECORDER_ENDED, RECORDER_TIME_OVER, RECORDER_STOPPED };
 /**
- * recorder_run() - record until the program ends (or execs another one, if it was adopted), or @duration_ns (0: none) after its start
- * is over, or recorder_stop(). On one thread; wakes up as often as the program fills its rings, once a second at least.
+ * recorder_run() - record until the program ends (or execs another one, if it was adopted), or
+ * @duration_ns (0: none) after its start is over, or recorder_stop(). On one thread; wakes up as
+ * often as the program fills its rings, once a second at least.
  */
 enum recorder_end recorder_run(struct recorder *recorder, uint64_t duration_ns);
-/** recorder_stop() - let recorder_run() end, now or as soon as it is called; the program goes on. Any thread, signal handlers too. */
+/**
+ * recorder_stop() - let recorder_run() end, now or as soon as it is called; the program goes on.
+ * Any thread, signal handlers too.
+ */
 void recorder_stop(struct recorder *recorder);
 
 struct recorder_result {
-	const char *
-		path; /* of the last file; NULL: none was made, or it held nothing and was removed. Lent */
-	int exit_status; /* of the program that was started, as a shell would tell; 0 where it goes on, or was not started by us */
-	int failed;      /* something failed on the way; the ears heard it */
-	int attached;    /* the library was there */
+	/* of the last file; NULL: none was made, or it held nothing and was removed. Lent */
+	const char *path;
+	/*
+	 * of the program that was started, as a shell would tell; 0 where it goes on, or was not
+	 * started by us
+	 */
+	int exit_status;
+	int failed;   /* something failed on the way; the ears heard it */
+	int attached; /* the library was there */
 	uint64_t allocations, lost_allocations;
-	const char *
-		own_allocators; /* recorded besides: what the program brings along; "" none. Lent */
-	const char *
-		before; /* the programs that execs replaced by the one in the file: "bash, env"; "" none. Lent */
+	/* recorded besides: what the program brings along; "" none. Lent */
+	const char *own_allocators;
+	/* the programs that execs replaced by the one in the file: "bash, env"; "" none. Lent */
+	const char *before;
 	int replaced; /* an exec put another program in its place, which is not in the file */
 	const char *replaced_by; /* its path; "" not known. Lent */
 	int unfollowed;          /* it was seen to run without the library */
-	uint32_t
-		children; /* of the program, seen while it ran, and not recorded unless children are followed */
+	/* of the program, seen while it ran, and not recorded unless children are followed */
+	uint32_t children;
 	uint64_t child_peak_bytes; /* of the largest */
 	const char *child_exe;     /* its program's path; "" not known. Lent */
 	uint32_t paged_children;   /* recordings of followed ones that have resident pages, too */
-	const char *
-		no_pages; /* why resident pages are not in it though they were wanted; "" they are. Lent */
+	/* why resident pages are not in it though they were wanted; "" they are. Lent */
+	const char *no_pages;
 };
 /**
- * recorder_finish() - read the rest, close the file and, if the program has ended, take its status. Whoever it is whose time is over
- * goes on, unrecorded. Once, behind recorder_run(). @result stands until recorder_freep(). Return: 0, or negative errno with @err:
- * the file can be read up to there.
+ * recorder_finish() - read the rest, close the file and, if the program has ended, take its status.
+ * Whoever it is whose time is over goes on, unrecorded. Once, behind recorder_run(). @result stands
+ * until recorder_freep(). Return: 0, or negative errno with @err: the file can be read up to there.
  */
 int recorder_finish(struct recorder *recorder, struct recorder_result *result, struct err *err);
 void recorder_freep(struct recorder **recorder);
 
 /**
- * recorder_import() - what @rec holds, which another program wrote, into a new recording @out_path, or one with a number behind it:
+ * recorder_import() - what @rec holds, which another program wrote, into a new recording @out_path,
+ * or one with a number behind it:
  * *@path, malloc'd. 0 or negative errno: no file stays.
  */
 int recorder_import(struct recording *rec, const char *out_path, char **path, struct err *err);
 
 /**
- * recorder_may_create() - before the program @exe is started: can what @pattern names be created? It may become another name, for a
- * process is in it. 0 or negative errno.
+ * recorder_may_create() - before the program @exe is started: can what @pattern names be created?
+ * It may become another name, for a process is in it. 0 or negative errno.
  */
 int recorder_may_create(const char *pattern, const char *exe, struct err *err);
-/** recorder_name() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and controls as '_'; NULL with @err. */
+/**
+ * recorder_name() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and
+ * controls as '_'; NULL with @err.
+ */
 char *recorder_name(const char *pattern, const char *exe, pid_t pid, struct err *err);
 
 #endif

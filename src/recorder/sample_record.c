@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_record.c - what is sampled of one process as a recording: each sample an allocation with its stack, each free of one its
- * end. The file says how it was sampled, so that every reading of it is an estimate and says so.
+ * sample_record.c - what is sampled of one process as a recording: each sample an allocation with
+ * its stack, each free of one its end. The file says how it was sampled, so that every reading of
+ * it is an estimate and says so.
  */
 #include <errno.h>
 #include <math.h>
@@ -240,7 +241,9 @@ static uint32_t find_block(const struct sample_record *r, uint64_t addr)
 	return UINT32_MAX;
 }
 
-/* Entries are never taken out: a block that was freed keeps its place for the address that it had. */
+/*
+ * Entries are never taken out: a block that was freed keeps its place for the address that it had.
+ */
 static uint32_t add_block(struct sample_record *r, uint64_t addr)
 {
 	uint32_t id = find_block(r, addr), hash = addr_hash(addr), at;
@@ -272,8 +275,8 @@ static double draw(struct sample_record *r)
 }
 
 /*
- * Sizes that share a chance in the kernel's table were taken with that of the largest; the file says 1 - exp(-s / N) of each.
- * What was taken beyond that is left out here.
+ * Sizes that share a chance in the kernel's table were taken with that of the largest; the file
+ * says 1 - exp(-s / N) of each. What was taken beyond that is left out here.
  */
 static int is_beyond(struct sample_record *r, const struct wire_sample_event *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_record.h - what is sampled of one process as a recording: each sample an allocation with its stack, each free of one its
- * end. In order of use; one thread.
+ * sample_record.h - what is sampled of one process as a recording: each sample an allocation with
+ * its stack, each free of one its end. In order of use; one thread.
  */
 #ifndef RECORDER_SAMPLE_RECORD_H
 #define RECORDER_SAMPLE_RECORD_H
@@ -12,8 +12,8 @@
 struct sample_record;
 
 /**
- * sample_record_new() - a recording of the first process of @samples, in the file that @pattern names; what exists is kept. The
- * sampler was made with events. NULL with @err.
+ * sample_record_new() - a recording of the first process of @samples, in the file that @pattern
+ * names; what exists is kept. The sampler was made with events. NULL with @err.
  */
 struct sample_record *sample_record_new(struct sampler *sampler, struct samples *samples,
 					const char *pattern, struct err *err);

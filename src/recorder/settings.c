@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.c - what the environment asks of the recording, be it byteledger's own (`heap -- PROGRAM`) or, handed on
- * as arguments NAME=VALUE, that of a program with the library alone.
+ * settings.c - what the environment asks of the recording, be it byteledger's own (`heap --
+ * PROGRAM`) or, handed on as arguments NAME=VALUE, that of a program with the library alone.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shots.c - snapshots of the process while it is recorded: where its memory is, for the balance sheet. Taken on a thread of its own,
- * so that the rings are emptied meanwhile; written by the recorder's. At most a half per cent of a CPU, but for the last one.
+ * shots.c - snapshots of the process while it is recorded: where its memory is, for the balance
+ * sheet. Taken on a thread of its own, so that the rings are emptied meanwhile; written by the
+ * recorder's. At most a half per cent of a CPU, but for the last one.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -91,8 +92,9 @@ static int has_grown(const struct record *rec, uint64_t since_bytes)
 }
 
 /*
- * 1 if pages are as they were read last: the process has not run, none of its was taken from it. A fault or a tick behind the reading
- * may be one within it; that costs another reading. Of children that are followed nothing is known here.
+ * 1 if pages are as they were read last: the process has not run, none of its was taken from it. A
+ * fault or a tick behind the reading may be one within it; that costs another reading. Of children
+ * that are followed nothing is known here.
  */
 static int is_still(struct record *rec)
 {

@@ -41,7 +41,10 @@ int started_begin(struct started *started, char **argv, struct err *err)
 	*started = (struct started){ .signals = -1, .status = EXIT_FAILURE };
 	int rc = launch_plain(&launch, argv, err);
 	if (rc == 0) {
-		/* blocked before it starts, so that none is lost; it starts with the mask that we had */
+		/*
+		 * blocked before it starts, so that none is lost; it starts with the mask that we
+		 * had
+		 */
 		sigprocmask(SIG_BLOCK, NULL, &before);
 		started->signals = signals_open(1);
 		if (started->signals < 0)

@@ -24,7 +24,10 @@ void picture_save(struct machine *m, const char *name, const char *kind, const c
 	buf_fini(&path);
 }
 
-/** names_again() - a reading that knows all names and has no sums: the rows are the same. NULL with @err. */
+/**
+ * names_again() - a reading that knows all names and has no sums: the rows are the same. NULL with
+ * @err.
+ */
 static struct prof *names_again(const struct prof *from, struct err *err)
 {
 	struct prof *to = prof_new(err);

@@ -38,7 +38,7 @@ static struct graph *graph_check(lua_State *L)
 	return luaL_checkudata(L, 1, GRAPH_NAME);
 }
 
-/* ---- what is asked for ---------------------------------------------------------------------------------------------------- */
+/* ---- what is asked for ----------------------------------------------------------------------- */
 
 static int new_graph(lua_State *L)
 {
@@ -180,7 +180,7 @@ static int with_gradient(lua_State *L)
 	return 1;
 }
 
-/* ---- what is drawn ----------------------------------------------------------------------------------------------------------- */
+/* ---- what is drawn --------------------------------------------------------------------------- */
 
 struct drawing {
 	const struct graph *g;

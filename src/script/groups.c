@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* groups.c - what a list holds by stack, and what can be asked of a single block, mapping or stack. */
+/*
+ * groups.c - what a list holds by stack, and what can be asked of a single block, mapping or stack.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +10,7 @@
 
 #define TRACE_DEPTH_MAX 1000
 
-/* ---- groups ------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static struct groups *groups_check(lua_State *L, int at)
 {
@@ -277,7 +279,7 @@ void groups_open(lua_State *L)
 	lua_settop(L, 0);
 }
 
-/* ---- single blocks and mappings ---------------------------------------------------------------------------------------------- */
+/* ---- single blocks and mappings -------------------------------------------------------------- */
 
 void item_push(lua_State *L, const struct block_row *row)
 {
@@ -353,7 +355,10 @@ static int item_text(lua_State *L)
 	return 1;
 }
 
-/** is_plumbing() - the C library's, the loader's and the C++ library's own frames say little of who asked. */
+/**
+ * is_plumbing() - the C library's, the loader's and the C++ library's own frames say little of who
+ * asked.
+ */
 static int is_plumbing(const char *module)
 {
 	static const char *const names[] = { "libc.so", "libc-", "ld-linux", "libstdc++",

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lists.c - lists of blocks and of mappings: a bit a row, and filters that are ranges of what is known of a row. */
+/*
+ * lists.c - lists of blocks and of mappings: a bit a row, and filters that are ranges of what is
+ * known of a row.
+ */
 #include <errno.h>
 #include <regex.h>
 #include <stdlib.h>
@@ -76,7 +79,7 @@ int list_each(lua_State *L, const struct list *list,
 	return rc < 0 ? luaL_error(L, "%s", err.msg) : rc;
 }
 
-/* ---- filters ------------------------------------------------------------------------------------------------------------ */
+/* ---- filters --------------------------------------------------------------------------------- */
 
 enum field {
 	F_SIZE,
@@ -417,7 +420,9 @@ static int mark_each(void *ctx, uint64_t at, const struct block_row *row)
 	return 0;
 }
 
-/** mark() - the stacks of what stands at @at: a list, groups, a stack, a block, or a table of such. */
+/**
+ * mark() - the stacks of what stands at @at: a list, groups, a stack, a block, or a table of such.
+ */
 static void mark(lua_State *L, int at, struct marking *m, int depth)
 {
 	const struct trace *trace = luaL_testudata(L, at, TRACE_NAME);
@@ -480,7 +485,9 @@ static int within_each(void *ctx, uint64_t at, const struct block_row *row)
 	return 0;
 }
 
-/** only_from_maps() - blocks that lie in one of these mappings, which was there when they were made. */
+/**
+ * only_from_maps() - blocks that lie in one of these mappings, which was there when they were made.
+ */
 static int only_from_maps(lua_State *L)
 {
 	const struct list *list = check_kind(L, BLOCKS, "only_from_maps");
@@ -498,7 +505,7 @@ static int not_recorded(lua_State *L)
 			  lua_tolstring(L, lua_upvalueindex(1), NULL));
 }
 
-/* ---- sets ------------------------------------------------------------------------------------------------------------------- */
+/* ---- sets ------------------------------------------------------------------------------------ */
 
 static int combine(lua_State *L)
 {
@@ -543,7 +550,9 @@ static int by_id(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/** places_of() - all rows of the list at 1 in the order of their allocation, made at the first look. */
+/**
+ * places_of() - all rows of the list at 1 in the order of their allocation, made at the first look.
+ */
 static const struct place *places_of(lua_State *L, const struct list *list)
 {
 	if (lua_getiuservalue(L, 1, 1) != LUA_TUSERDATA) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lua.h - liblua5.4's functions under their own names, fetched by lua_library_get() when the first script comes: few servers ever
- * run one. Private to script.
+ * lua.h - liblua5.4's functions under their own names, fetched by lua_library_get() when the first
+ * script comes: few servers ever run one. Private to script.
  */
 #ifndef SCRIPT_LUA_H
 #define SCRIPT_LUA_H
@@ -84,7 +84,10 @@ struct lua_library {
 };
 extern struct lua_library lua_library;
 
-/** lua_library_get() - 0, or -ENOENT with @err and a hint where liblua5.4 is not installed. Any thread. */
+/**
+ * lua_library_get() - 0, or -ENOENT with @err and a hint where liblua5.4 is not installed. Any
+ * thread.
+ */
 int lua_library_get(struct err *err);
 
 /* The headers' macros call these names, too. */

@@ -13,7 +13,7 @@
 #define HOOK_INSTRUCTIONS 10000
 #define LINE_MAX_BYTES (64u << 10)
 
-/* ---- the pipe --------------------------------------------------------------------------------------------------------- */
+/* ---- the pipe -------------------------------------------------------------------------------- */
 
 static void put_all(struct machine *m, const void *bytes, size_t len)
 {
@@ -46,7 +46,7 @@ static void end_with_error(struct machine *m, const char *text, size_t len)
 	_exit(0);
 }
 
-/* ---- bounds -------------------------------------------------------------------------------------------------------------- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 static void *take_memory(void *ud, void *block, size_t old, size_t size)
 {
@@ -65,7 +65,10 @@ static void *take_memory(void *ud, void *block, size_t old, size_t size)
 	return moved;
 }
 
-/** on_count() - every so many instructions: a script could catch an error and go on, so its time ends here. */
+/**
+ * on_count() - every so many instructions: a script could catch an error and go on, so its time
+ * ends here.
+ */
 static void on_count(lua_State *L, lua_Debug *debug)
 {
 	struct machine *m = machine_of(L);
@@ -80,11 +83,14 @@ static void on_count(lua_State *L, lua_Debug *debug)
 
 struct machine *machine_of(lua_State *L)
 {
-	/* room in front of every state that belongs to whoever embeds Lua; coroutines begin with a copy of it */
+	/*
+	 * room in front of every state that belongs to whoever embeds Lua; coroutines begin with a
+	 * copy of it
+	 */
 	return *(struct machine **)lua_getextraspace(L);
 }
 
-/* ---- durations ------------------------------------------------------------------------------------------------------------ */
+/* ---- durations ------------------------------------------------------------------------------- */
 
 void duration_push(lua_State *L, int64_t ns)
 {
@@ -186,9 +192,12 @@ static int make_size(lua_State *L)
 	return 1;
 }
 
-/* ---- globals --------------------------------------------------------------------------------------------------------------- */
+/* ---- globals --------------------------------------------------------------------------------- */
 
-/** println() - its first argument with each {} replaced by one of the others; those left over behind it, with spaces. */
+/**
+ * println() - its first argument with each {} replaced by one of the others; those left over behind
+ * it, with spaces.
+ */
 static int println(lua_State *L)
 {
 	struct machine *m = machine_of(L);
@@ -335,7 +344,7 @@ static void open_globals(lua_State *L)
 	lua_settop(L, 0);
 }
 
-/* ---- a run -------------------------------------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 struct bits {
 	uint8_t *to;

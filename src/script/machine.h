@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* machine.h - what the files of the child share: the state of a script, and the kinds of values that it handles. Private to script. */
+/*
+ * machine.h - what the files of the child share: the state of a script, and the kinds of values
+ * that it handles. Private to script.
+ */
 #ifndef SCRIPT_MACHINE_H
 #define SCRIPT_MACHINE_H
 
@@ -15,7 +18,9 @@
 #define DURATION_NAME "duration"
 #define GRAPH_NAME "graph"
 
-/** struct machine - one script's state, found behind the allocator's pointer and as a light upvalue. */
+/**
+ * struct machine - one script's state, found behind the allocator's pointer and as a light upvalue.
+ */
 struct machine {
 	const struct script_data *data;
 	const struct script_opt *opt;
@@ -35,7 +40,10 @@ void machine_tell(struct machine *m, enum message what, const void *a, size_t a_
 void machine_main(struct machine *m, const char *source, size_t len) __attribute__((noreturn));
 struct machine *machine_of(lua_State *L);
 
-/** struct list - some blocks, or some mappings: a bit for each row in the order of blocks_scan(). Its first user value: rows by id. */
+/**
+ * struct list - some blocks, or some mappings: a bit for each row in the order of blocks_scan().
+ * Its first user value: rows by id.
+ */
 struct list {
 	int of_maps;
 	uint64_t rows, count;

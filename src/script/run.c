@@ -26,7 +26,7 @@
 #define LOOK_MS 100                   /* how often we look whether somebody still waits */
 #define MESSAGE_MAX (SCRIPT_PICTURES_MAX + 65536)
 
-/* ---- the child ------------------------------------------------------------------------------------------------------------ */
+/* ---- the child ------------------------------------------------------------------------------- */
 
 static void bound(int what, rlim_t soft, rlim_t hard)
 {
@@ -83,7 +83,7 @@ static void be_child(int out, const struct script_data *data, const struct scrip
 	machine_main(&m, source, len);
 }
 
-/* ---- what comes out ------------------------------------------------------------------------------------------------------------ */
+/* ---- what comes out -------------------------------------------------------------------------- */
 
 static char *text_of(const char *from, size_t len)
 {
@@ -139,7 +139,10 @@ static void set_message(struct script_result *r, const char *text, size_t len)
 	r->message = text_of(text, len);
 }
 
-/** take_messages() - those that are whole; what is left stands at the beginning. -E2BIG: it says too much. */
+/**
+ * take_messages() - those that are whole; what is left stands at the beginning. -E2BIG: it says too
+ * much.
+ */
 static int take_messages(struct script_result *r, struct buf *in)
 {
 	size_t at = 0;
@@ -224,7 +227,7 @@ static int read_child(int in, const struct script_opt *opt, struct script_result
 	return 0;
 }
 
-/* ---- a run ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 struct run {
 	const char *source;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * script.h - scripts over the blocks and mappings of a recording: Lua 5.4 with the names that users of the older tracer know
- * (docs/bytehound.md lists them).
+ * script.h - scripts over the blocks and mappings of a recording: Lua 5.4 with the names that users
+ * of the older tracer know (docs/bytehound.md lists them).
  *
- * A script is a stranger's program. It runs in a child of its own, which holds no descriptor but the pipe to us and the recording's
- * rows, may open none, and is killed when its time is over or nobody waits for it any more: whatever it does, and whatever a fault
- * in the interpreter would let it do, ends with that child. It has no io, os, package, debug, load, dofile or bytecode.
+ * A script is a stranger's program. It runs in a child of its own, which holds no descriptor but
+ * the pipe to us and the recording's rows, may open none, and is killed when its time is over or
+ * nobody waits for it any more: whatever it does, and whatever a fault in the interpreter would let
+ * it do, ends with that child. It has no io, os, package, debug, load, dofile or bytecode.
  */
 #ifndef SCRIPT_SCRIPT_H
 #define SCRIPT_SCRIPT_H
@@ -20,7 +21,10 @@
 #define SCRIPT_TEXT_MAX (8u << 20)      /* of what is printed */
 #define SCRIPT_PICTURES_MAX (16u << 20) /* of all pictures together */
 
-/** struct script_map - a mapping that the program made, as a row (id from 1, bytes, both times, stack) and what else is known. */
+/**
+ * struct script_map - a mapping that the program made, as a row (id from 1, bytes, both times,
+ * stack) and what else is known.
+ */
 struct script_map {
 	struct block_row row;
 	uint32_t prot; /* PROT_READ ... */
@@ -44,8 +48,8 @@ struct script_opt {
 	int (*gone)(void *ctx);             /* does nobody wait any more? NULL: somebody does */
 	void *ctx;
 	/*
-	 * Not NULL: the script is a filter, whose value is a list: bit id - 1 is set for each of its blocks, or mappings if @of_maps.
-	 * Zeroed, of shared memory (script_bits_new()).
+	 * Not NULL: the script is a filter, whose value is a list: bit id - 1 is set for each of
+	 * its blocks, or mappings if @of_maps. Zeroed, of shared memory (script_bits_new()).
 	 */
 	uint8_t *bits;
 	int of_maps;
@@ -70,8 +74,9 @@ struct script_result {
 };
 
 /**
- * script_run() - run @source. A script that fails is no error: result->ok says it. -ENOENT: liblua5.4 is not installed, -ECANCELED: nobody
- * waits any more. Blocks for as long as it takes; any thread. Release with script_result_fini().
+ * script_run() - run @source. A script that fails is no error: result->ok says it. -ENOENT:
+ * liblua5.4 is not installed, -ECANCELED: nobody waits any more. Blocks for as long as it takes;
+ * any thread. Release with script_result_fini().
  */
 int script_run(const char *source, size_t len, const struct script_data *data,
 	       const struct script_opt *opt, struct script_result *result, struct err *err);

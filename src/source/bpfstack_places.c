@@ -25,10 +25,16 @@ void code_mappings_fini(struct code_mappings *mappings)
 	memset(mappings, 0, sizeof(*mappings));
 }
 
-/* Where the header of a mapped file is read: in the file itself, or in the process where that is not permitted. */
+/*
+ * Where the header of a mapped file is read: in the file itself, or in the process where that is
+ * not permitted.
+ */
 struct header {
 	uint64_t lo, hi; /* its mapping */
-	int file; /* the very file that is mapped, whatever its name leads to by now; -1 = may not be opened */
+	/*
+	 * the very file that is mapped, whatever its name leads to by now; -1 = may not be opened
+	 */
+	int file;
 	uint32_t pid;
 	int mem, pagemap; /* of the process; -1 = not opened yet */
 };
@@ -41,7 +47,8 @@ static int open_of(uint32_t pid, const char *what)
 }
 
 /*
- * @at counts from the header. Of memory only what is there already is read: reading on would bring pages into the process that it
+ * @at counts from the header. Of memory only what is there already is read: reading on would bring
+ * pages into the process that it
  * never touched.
  */
 static int read_at(struct header *h, uint64_t at, void *to, size_t bytes)
@@ -112,7 +119,10 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return hash ^ hash >> 33;
 }
 
-/* That file's place among the known ones, whether it is there yet or not; NULL: it does not say who it is. */
+/*
+ * That file's place among the known ones, whether it is there yet or not; NULL: it does not say who
+ * it is.
+ */
 static struct code_id *id_of(struct code_ids *ids, const char *name, struct code_id *wanted)
 {
 	struct stat st;
@@ -167,7 +177,10 @@ struct line {
 	const char *perms, *path;
 };
 
-/* A line of maps; return 0 where it is none. By hand: it is read again with each mapping that comes. */
+/*
+ * A line of maps; return 0 where it is none. By hand: it is read again with each mapping that
+ * comes.
+ */
 static int parse_line(const char *text, struct line *line)
 {
 	const char *at = take_hex(text, &line->lo);

@@ -24,7 +24,10 @@ struct code_mappings {
 };
 void code_mappings_fini(struct code_mappings *mappings);
 
-/** struct code_ids - build ids of files that were looked into; told by device, inode, size and time of change. */
+/**
+ * struct code_ids - build ids of files that were looked into; told by device, inode, size and time
+ * of change.
+ */
 struct code_ids {
 	struct code_id {
 		uint64_t dev, ino, size, changed_ns;
@@ -34,8 +37,9 @@ struct code_ids {
 };
 
 /**
- * code_mappings_read() - in order of address; -ESRCH for a process that is gone. @ids: what is known of files, kept by the caller
- * and zeroed at first; NULL: each is opened. Some 10 us a mapping, 3 us for a known file.
+ * code_mappings_read() - in order of address; -ESRCH for a process that is gone. @ids: what is
+ * known of files, kept by the caller and zeroed at first; NULL: each is opened. Some 10 us a
+ * mapping, 3 us for a known file.
  */
 int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct code_ids *ids,
 		       struct err *err);

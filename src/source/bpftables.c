@@ -14,8 +14,8 @@
 
 #define TABLE_MIN_BYTES (4u << 20)
 #define TABLE_MAX_BYTES (1u << 30)
-#define RETIRE_NS \
-	1000000000ULL /* a range of places that a walk may still be reading is left alone this long */
+/* a range of places that a walk may still be reading is left alone this long */
+#define RETIRE_NS 1000000000ULL
 #define LOOK_EVERY_NS 50000000ULL /* where the kernel does not announce mappings */
 
 /* The unwind table of one file. */
@@ -159,8 +159,8 @@ static int64_t find_table(struct bpftables *t, struct process *process,
 		return err_set(err, -ENOMEM, "cannot list unwind tables");
 	memcpy(table->build_id, mapping->build_id, mapping->build_id_len);
 	table->build_id_len = mapping->build_id_len;
-	struct err
-		ignored; /* a module without a table is a fact about the module, counted in info */
+	/* a module without a table is a fact about the module, counted in info */
+	struct err ignored;
 	err_init(&ignored);
 	if (!process->rows)
 		process->rows = unwind_rows_new(process->pid, t->cache_dir, &ignored);
@@ -233,7 +233,10 @@ static int describe(struct bpftables *t, struct process *process, struct code_ma
 		rc = find_table(t, process, mapping, err);
 		if (rc > 0)
 			tables[i] = (uint32_t)rc;
-		/* a file without recipes is a gap, code of no file may have frame pointers: both are tried so */
+		/*
+		 * a file without recipes is a gap, code of no file may have frame pointers: both
+		 * are tried so
+		 */
 		places[i].text_lo = mapping->hi;
 		places[i].text_bytes = rc > 0;
 		uint64_t bias;
@@ -282,7 +285,10 @@ static uint32_t taken_until(const struct bpftables *t, uint32_t first, uint32_t 
 	return 0;
 }
 
-/* Room for @count places that no process has, nor had until a moment ago: behind what was given last, mostly at once. */
+/*
+ * Room for @count places that no process has, nor had until a moment ago: behind what was given
+ * last, mostly at once.
+ */
 static struct range *make_range(struct bpftables *t, uint32_t count)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);

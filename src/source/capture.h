@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture.h - recorded network traffic as a source: pcap and pcapng files (libpcap, TCP put together by net/tcp.h) and
- * .jsonl files of payloads in order. File types are told by content.
+ * capture.h - recorded network traffic as a source: pcap and pcapng files (libpcap, TCP put
+ * together by net/tcp.h) and .jsonl files of payloads in order. File types are told by content.
  */
 #ifndef SOURCE_CAPTURE_H
 #define SOURCE_CAPTURE_H
@@ -11,7 +11,10 @@
 
 #include "base/err.h"
 
-/** What a capture says of a connection when it begins; addresses are "ip:port" or NULL where the file does not tell. */
+/**
+ * What a capture says of a connection when it begins; addresses are "ip:port" or NULL where the
+ * file does not tell.
+ */
 struct capture_conn {
 	uint64_t conn;    /* the capture's number, any value */
 	uint64_t time_ns; /* wall clock where the file has it */
@@ -37,8 +40,9 @@ struct capture_stats {
 };
 
 /**
- * capture_read() - read the whole of @path into @sink; every connection opened is closed before the return.
- * Return: 0, or negative errno with @err; a file that ends early is read up to its end and counted in stats.damaged.
+ * capture_read() - read the whole of @path into @sink; every connection opened is closed before the
+ * return. Return: 0, or negative errno with @err; a file that ends early is read up to its end and
+ * counted in stats.damaged.
  */
 int capture_read(const char *path, struct capture_sink *sink, struct capture_stats *stats,
 		 struct err *err);

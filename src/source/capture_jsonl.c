@@ -131,7 +131,10 @@ static int take_line(const char *line, size_t len, unsigned long number, struct 
 	return sink->data(sink, conn, initiator, *time_ns, bytes->data, bytes->len, err);
 }
 
-/* The next line with its end, and never much more of it than a line may have. Return: its length, 0 at the end. */
+/*
+ * The next line with its end, and never much more of it than a line may have. Return: its length, 0
+ * at the end.
+ */
 static ssize_t read_line(FILE *file, struct buf *line)
 {
 	buf_clear(line);

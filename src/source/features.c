@@ -204,7 +204,10 @@ static void try_net_capture(void)
 	err_init(&err);
 	CLEANUP(netcap_bpf_freep) struct netcap_bpf *bpf = NULL;
 	int rc = netcap_bpf_load(&opt, &bpf, &err);
-	/* loading does not ask for it, attaching to the control group does; that is not tried, for it would concern every process */
+	/*
+	 * loading does not ask for it, attaching to the control group does; that is not tried, for
+	 * it would concern every process
+	 */
 	if (rc == 0 && (status_number("CapEff:", 16) & 1ull << CAP_NET_ADMIN) == 0) {
 		no(FEATURE_NET_CAPTURE, "the programs load, but may not be attached", EPERM,
 		   features_hint(EPERM, 1ull << CAP_NET_ADMIN));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * features.h - what this kernel and user permit our BPF programs, asked once and by trying: the one place that knows (house-style C8).
+ * features.h - what this kernel and user permit our BPF programs, asked once and by trying: the one
+ * place that knows (house-style C8).
  */
 #ifndef SOURCE_FEATURES_H
 #define SOURCE_FEATURES_H
@@ -16,7 +17,8 @@ enum feature {
 	FEATURE_THREADS,       /* stack pointers of running threads (source/threadfacts.h) */
 	FEATURE_NET_CAPTURE,   /* the network programs load (source/netcap.h) */
 	FEATURE_NET_PACKET,    /* what stands in for it: a packet socket with a ring */
-	FEATURE_PAGES, /* owners of pages (source/pageown.h): the programs load, and page numbers can be read */
+	/* owners of pages (source/pageown.h): the programs load, and page numbers can be read */
+	FEATURE_PAGES,
 	FEATURE_COUNT
 };
 
@@ -28,15 +30,17 @@ struct feature_line {
 };
 
 /**
- * features_get() - FEATURE_COUNT lines, by enum feature. The first call tries everything (some ms, some descriptors for
- * a moment; nothing stays attached), later ones answer from memory. Any thread. The result is never freed.
+ * features_get() - FEATURE_COUNT lines, by enum feature. The first call tries everything (some ms,
+ * some descriptors for a moment; nothing stays attached), later ones answer from memory. Any
+ * thread. The result is never freed.
  */
 const struct feature_line *features_get(void);
 
 /**
- * features_hint() - the remedy for a refusal with @error (positive errno): which of the capabilities in @wanted (bits, 1 << CAP_BPF) this
- * process lacks; where it has them all, who else refuses (a seccomp filter, a user namespace). NULL: @error is no such refusal.
- * The text is the calling thread's until its next call.
+ * features_hint() - the remedy for a refusal with @error (positive errno): which of the
+ * capabilities in @wanted (bits, 1 << CAP_BPF) this process lacks; where it has them all, who else
+ * refuses (a seccomp filter, a user namespace). NULL: @error is no such refusal. The text is the
+ * calling thread's until its next call.
  */
 const char *features_hint(int error, uint64_t wanted);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heap.c - the life of the shared file: make or adopt it, drain it, account for what is missing, let go. */
+/*
+ * heap.c - the life of the shared file: make or adopt it, drain it, account for what is missing,
+ * let go.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,7 +26,7 @@
 #define LAYOUT_BYTES_MAX (16ULL << 30)
 #define SLOTS_MAX 65536u
 
-/* ---- checking a layout that somebody else made ------------------------------------------------------------------- */
+/* ---- checking a layout that somebody else made ----------------------------------------------- */
 
 static bool within(uint64_t off, uint64_t count, uint64_t size, uint64_t total)
 {
@@ -32,7 +35,10 @@ static bool within(uint64_t off, uint64_t count, uint64_t size, uint64_t total)
 	       !__builtin_add_overflow(off, bytes, &end) && end <= total;
 }
 
-/* Whether all places lie within the file, and the tables in its first @table_bytes, which are in memory. */
+/*
+ * Whether all places lie within the file, and the tables in its first @table_bytes, which are in
+ * memory.
+ */
 static const char *layout_trouble(const struct wire_heap_header *h, uint64_t file_bytes,
 				  uint64_t table_bytes)
 {
@@ -121,7 +127,7 @@ static int map_shared(struct source_heap *heap, uint64_t bytes, struct err *err)
 	return 0;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int create(struct source_heap *heap, const struct source_heap_opt *opt, struct err *err)
 {
@@ -255,7 +261,7 @@ void source_heap_freep(struct source_heap **heap)
 	*heap = NULL;
 }
 
-/* ---- small questions --------------------------------------------------------------------------------------------- */
+/* ---- small questions ------------------------------------------------------------------------- */
 
 int source_heap_fd(const struct source_heap *heap)
 {
@@ -377,7 +383,7 @@ void source_heap_stats(const struct source_heap *heap, struct source_heap_stats 
 	}
 }
 
-/* ---- handing over ------------------------------------------------------------------------------------------------ */
+/* ---- handing over ---------------------------------------------------------------------------- */
 
 void heap_settle(struct source_heap *heap, uint64_t until_ns)
 {
@@ -401,7 +407,10 @@ void heap_settle(struct source_heap *heap, uint64_t until_ns)
 		return;
 	uint64_t likely = ring->now_ns & heap->told_mask;
 	if (until_ns > likely + SOURCE_HEAP_BOUND_NS) {
-		/* a beat that came late says little: soon after the stamp is likelier than long after it */
+		/*
+		 * a beat that came late says little: soon after the stamp is likelier than long
+		 * after it
+		 */
 		uint64_t since_ns = likely, off = (until_ns - since_ns) / 2;
 		if (off > SOURCE_HEAP_BEAT_NS / 2)
 			off = SOURCE_HEAP_BEAT_NS / 2;
@@ -434,7 +443,7 @@ int heap_flush(struct source_heap *heap)
 	return rc < 0 ? rc : heap_take_nodes(&heap->names);
 }
 
-/* ---- losses ------------------------------------------------------------------------------------------------------ */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static int report_counts(struct source_heap *heap, const struct heap_ring *ring,
 			 const struct wire_lost_count *now, struct wire_lost_count *known)
@@ -486,7 +495,10 @@ int heap_place_lost(struct source_heap *heap, struct heap_ring *ring)
 	return 0;
 }
 
-/* Frees that a full ring refused and behind which nothing was written any more: they were lost up to here. */
+/*
+ * Frees that a full ring refused and behind which nothing was written any more: they were lost up
+ * to here.
+ */
 static int place_last(struct source_heap *heap)
 {
 	int open = 0;
@@ -515,7 +527,7 @@ int heap_report_lost(struct source_heap *heap, struct heap_ring *ring)
 	return report_counts(heap, NULL, heap->tables.header->lost, heap->lost);
 }
 
-/* ---- draining ---------------------------------------------------------------------------------------------------- */
+/* ---- draining -------------------------------------------------------------------------------- */
 
 ssize_t source_heap_drain(struct source_heap *heap, struct sink *sink, struct err *err)
 {
@@ -543,7 +555,9 @@ int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_by
 {
 	heap->out.sink = sink;
 	heap->out.err = err;
-	/* not now: what was written since the rings were read last would come out later than it was */
+	/*
+	 * not now: what was written since the rings were read last would come out later than it was
+	 */
 	if (heap->limit_ns > heap->last_ns)
 		heap->last_ns = heap->limit_ns;
 	struct event *ev = heap_next_event(heap, NULL);

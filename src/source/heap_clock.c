@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_clock.c - cycle counts to nanoseconds. Between two moments at which both clocks were read time is interpolated, so
- * the mapping is continuous and monotone whatever the counter's rate does; nothing has to be known about the processor.
+ * heap_clock.c - cycle counts to nanoseconds. Between two moments at which both clocks were read
+ * time is interpolated, so the mapping is continuous and monotone whatever the counter's rate does;
+ * nothing has to be known about the processor.
  */
 #include "source/heap_clock.h"
 
@@ -32,7 +33,9 @@ void heap_clock_init(struct heap_clock *clock, uint64_t start_cycles, uint64_t s
 	clock->first = 0;
 	clock->count = 1;
 	clock->start_ns = start_ns;
-	/* a guess of 1 GHz until the second anchor is there, which is before the first conversion */
+	/*
+	 * a guess of 1 GHz until the second anchor is there, which is before the first conversion
+	 */
 	clock->anchors[0] = (struct heap_anchor){ start_cycles, start_ns, 1.0 };
 }
 
@@ -47,7 +50,10 @@ void heap_clock_add(struct heap_clock *clock, uint64_t cycles, uint64_t ns)
 	if (cycles == last->cycles || ns <= last->ns)
 		return;
 	if (cycles < last->cycles) {
-		/* a suspended or moved machine: the counter began anew, and what stands in the rings from before is past */
+		/*
+		 * a suspended or moved machine: the counter began anew, and what stands in the
+		 * rings from before is past
+		 */
 		const double slope = last->slope;
 		clock->first = 0;
 		clock->count = 1;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heap_debt.c - frees that cannot be matched in order: foreign ones, and those settled later (heap_books.h): made events. */
+/*
+ * heap_debt.c - frees that cannot be matched in order: foreign ones, and those settled later
+ * (heap_books.h): made events.
+ */
 #include <errno.h>
 
 #include "source/heap_internal.h"
@@ -29,7 +32,9 @@ void heap_add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t ad
 	heap->stats.swapped++;
 }
 
-/* A free of a dead block that has waited long enough: owed to the address's next block, or foreign. */
+/*
+ * A free of a dead block that has waited long enough: owed to the address's next block, or foreign.
+ */
 enum heap_run heap_free_of_dead(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
 				uint32_t aux_stack)
 {

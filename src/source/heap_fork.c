@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_fork.c - what the child of a fork takes along: the parent's recorder tells which blocks live at the moment of the
- * fork (a snapshot), the child's begins its books with them.
+ * heap_fork.c - what the child of a fork takes along: the parent's recorder tells which blocks live
+ * at the moment of the fork (a snapshot), the child's begins its books with them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,10 @@
 
 #include "source/heap_internal.h"
 
-/* A snapshot is a recording, whose numbers begin at 1: what it defines is kept for the snapshots of the child's own forks. */
+/*
+ * A snapshot is a recording, whose numbers begin at 1: what it defines is kept for the snapshots of
+ * the child's own forks.
+ */
 struct heap_inherited {
 	struct sink sink;
 	struct source_heap *heap;
@@ -47,7 +50,7 @@ void source_heap_fork(const struct source_heap *heap, struct source_heap_fork *f
 	fork->recorder = heap->tables.layout.fork_recorder;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 /* What this process inherited itself keeps its numbers. */
 static int define_inherited(const struct heap_inherited *in, struct sink *sink, struct err *err)
@@ -91,8 +94,8 @@ static uint32_t *nodes_of_stacks(const struct source_heap *heap)
 }
 
 /*
- * The blocks whose order is in (@after, @to], each under a stack that is told now. @renewed: these are the books that go on,
- * not a copy of them. Counted in @sum's addr and bytes.
+ * The blocks whose order is in (@after, @to], each under a stack that is told now. @renewed: these
+ * are the books that go on, not a copy of them. Counted in @sum's addr and bytes.
  */
 static int hand_some(struct source_heap *told, const uint32_t *node_of, uint32_t inherited,
 		     uint64_t after, uint64_t to, int renewed, struct event *sum)
@@ -105,7 +108,10 @@ static int hand_some(struct source_heap *told, const uint32_t *node_of, uint32_t
 		enum heap_run run =
 			stack > inherited ? heap_define_stack(&told->names, node_of[stack], &stack)
 					  : HEAP_RUN_EMPTY;
-		/* the target may have written over it since: then the block has a stack without a number */
+		/*
+		 * the target may have written over it since: then the block has a stack without a
+		 * number
+		 */
 		if (run == HEAP_RUN_BAD)
 			run = heap_define_stack(&told->names, WIRE_STOP_NODES_FULL, &stack);
 		if (run != HEAP_RUN_EMPTY)
@@ -128,7 +134,10 @@ static int hand_some(struct source_heap *told, const uint32_t *node_of, uint32_t
 	return 0;
 }
 
-/* All blocks that live. Those that were there when a free was lost come first: they may have been freed by it. */
+/*
+ * All blocks that live. Those that were there when a free was lost come first: they may have been
+ * freed by it.
+ */
 static int hand_blocks(struct source_heap *told, const uint32_t *node_of, uint32_t inherited,
 		       int renewed, struct event *sum)
 {
@@ -199,7 +208,10 @@ int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *e
 		heap->names.frame_count = in->frame_count;
 		heap->names.stack_count = in->stack_count;
 	}
-	/* who released them is asked for only with FREE_STACKS; those that are under way are not told */
+	/*
+	 * who released them is asked for only with FREE_STACKS; those that are under way are not
+	 * told
+	 */
 	for (uint32_t i = 0; i < heap->books.debt_count; i++)
 		heap->books.debts[i].aux_stack = 0;
 	for (uint32_t i = 0; i < heap->tables.layout.slot_count; i++)
@@ -219,7 +231,7 @@ int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *e
 	return heap_flush(heap);
 }
 
-/* ---- taking over --------------------------------------------------------------------------------------------------- */
+/* ---- taking over ----------------------------------------------------------------------------- */
 
 static int no_room(struct err *err)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heap_heart.c - by what the target sees that its recorder lives: beats, ticks, sleep, and the last word at its end. */
+/*
+ * heap_heart.c - by what the target sees that its recorder lives: beats, ticks, sleep, and the last
+ * word at its end.
+ */
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>

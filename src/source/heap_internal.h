@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_internal.h - the heap source as a whole, for its files: heap.c (life), heap_ring.c (heads, and rings in their turn),
- * heap_records.c (one ring's records: the fast path), heap_debt.c (frees out of turn), heap_raw.c (files without a recorder),
- * heap_fork.c (what a child takes along), heap_heart.c (beats). Its parts know nothing of it, and are tested without it: heap_merge.h,
+ * heap_internal.h - the heap source as a whole, for its files: heap.c (life), heap_ring.c (heads,
+ * and rings in their turn), heap_records.c (one ring's records: the fast path), heap_debt.c (frees
+ * out of turn), heap_raw.c (files without a recorder), heap_fork.c (what a child takes along),
+ * heap_heart.c (beats). Its parts know nothing of it, and are tested without it: heap_merge.h,
  * heap_books.h, heap_names.h, heap_clock.h.
  */
 #ifndef SOURCE_HEAP_INTERNAL_H
@@ -38,8 +39,8 @@ struct source_heap {
 	uint64_t worst_ns;     /* how far the time of an event may be off, at most */
 
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* of the header, already reported */
-	struct heap_inherited
-		*inherited; /* NULL: no child of a fork, or its parent's blocks are not known */
+	/* NULL: no child of a fork, or its parent's blocks are not known */
+	struct heap_inherited *inherited;
 	int (*fork)(void *ctx, uint64_t number);
 	void *fork_ctx;
 
@@ -47,44 +48,59 @@ struct source_heap {
 	uint32_t batched;
 	struct heap_ring *stretch; /* events from @stretch_from on are all under its last stamp */
 	uint32_t stretch_from;
-	/* when the last ticks came: written by the thread that beats, read by the one that drains */
+	/*
+	 * when the last ticks came: written by the thread that beats, read by the one that drains
+	 */
 	uint64_t beats, beat_ns[HEAP_BEATS];
 	struct source_heap_stats stats;
 };
 
-/** heap_merge_rings() - read all heads, take what is there. Return: thousandths of the fullest ring, or negative errno. */
+/**
+ * heap_merge_rings() - read all heads, take what is there. Return: thousandths of the fullest ring,
+ * or negative errno.
+ */
 ssize_t heap_merge_rings(struct source_heap *heap, bool final);
 /**
- * heap_run_ring() - take records of one ring until it is empty, its stamp passes @limit_ns, or one contradicts the books.
+ * heap_run_ring() - take records of one ring until it is empty, its stamp passes @limit_ns, or one
+ * contradicts the books.
  * @resolve: the first record has waited long enough; take it as it is.
  */
 enum heap_run heap_run_ring(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
 			    bool resolve);
 /** heap_free_by_realloc() - of heap_merge.h; @heap: struct source_heap. */
 bool heap_free_by_realloc(void *heap, uint64_t addr);
-/** heap_report_lost() - losses that the producer of @ring (NULL: all, and those without a slot) counted since last time. */
+/**
+ * heap_report_lost() - losses that the producer of @ring (NULL: all, and those without a slot)
+ * counted since last time.
+ */
 int heap_report_lost(struct source_heap *heap, struct heap_ring *ring);
 /**
- * heap_place_lost() - frees were lost here that were reported before: counters run ahead of what is read, and a block that
- * was allocated between the two may have been released by one of them.
+ * heap_place_lost() - frees were lost here that were reported before: counters run ahead of what is
+ * read, and a block that was allocated between the two may have been released by one of them.
  */
 int heap_place_lost(struct source_heap *heap, struct heap_ring *ring);
 /** heap_report_closed() - what was written to closed rings since they were closed: lost. */
 int heap_report_closed(struct source_heap *heap);
 /**
- * heap_settle() - no more events come from the ring in hand under its last stamp; the next one is @until_ns, or later than
- * what was read (UINT64_MAX). An event that does not stand right behind its stamp may be later by what lies between that and
- * the next tick: where that is more than the bound that is told, such events get the middle of what is possible, or what is
- * likely, and the bound grows.
+ * heap_settle() - no more events come from the ring in hand under its last stamp; the next one is
+ * @until_ns, or later than what was read (UINT64_MAX). An event that does not stand right behind
+ * its stamp may be later by what lies between that and the next tick: where that is more than the
+ * bound that is told, such events get the middle of what is possible, or what is likely, and the
+ * bound grows.
  */
 void heap_settle(struct source_heap *heap, uint64_t until_ns);
-/** heap_next_stamp() - the first stamp behind @ring's next record; UINT64_MAX if none stands near. */
+/**
+ * heap_next_stamp() - the first stamp behind @ring's next record; UINT64_MAX if none stands near.
+ */
 uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring *ring);
 /** heap_beat_after() - when the first tick came behind @ns; UINT64_MAX: none so far. */
 uint64_t heap_beat_after(const struct source_heap *heap, uint64_t ns);
 /** heap_flush() - hand the batch to the sink. */
 int heap_flush(struct source_heap *heap);
-/** heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink failed. */
+/**
+ * heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink
+ * failed.
+ */
 struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *ring);
 
 static inline void heap_end_realloc(struct source_heap *heap, struct heap_ring *ring)
@@ -94,8 +110,9 @@ static inline void heap_end_realloc(struct source_heap *heap, struct heap_ring *
 }
 
 /*
- * Times are not told finer than they are known: an event has the time of the last one for as long as that is within the bound, which
- * leaves room for what comes until the next stamp. Digits that mean nothing were most of the file of a program that repeats itself.
+ * Times are not told finer than they are known: an event has the time of the last one for as long
+ * as that is within the bound, which leaves room for what comes until the next stamp. Digits that
+ * mean nothing were most of the file of a program that repeats itself.
  */
 #define HEAP_TOLD_STEP_NS (1u << 16)
 #define HEAP_TOLD_NS (SOURCE_HEAP_BOUND_NS - 2 * HEAP_TOLD_STEP_NS)
@@ -120,25 +137,37 @@ void heap_add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t ad
 		   uint32_t aux_stack, bool credit);
 /** heap_pay_debt() - a new block lives at @addr: if it owes a free, take it. */
 enum heap_run heap_pay_debt(struct source_heap *heap, uint64_t addr);
-/** heap_free_of_dead() - a free that waited in vain: a debt, where the address was freed lately, else foreign. */
+/**
+ * heap_free_of_dead() - a free that waited in vain: a debt, where the address was freed lately,
+ * else foreign.
+ */
 enum heap_run heap_free_of_dead(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
 				uint32_t aux_stack);
-/** heap_free_out_of_turn() - end the block at @addr, if there is one, with an EVENT_FREE by @thread. */
+/**
+ * heap_free_out_of_turn() - end the block at @addr, if there is one, with an EVENT_FREE by @thread.
+ */
 enum heap_run heap_free_out_of_turn(struct source_heap *heap, uint64_t addr, uint32_t thread,
 				    uint32_t aux_stack, uint8_t flags);
 /** heap_report_disorder() - a free that must have been, and was not seen. */
 enum heap_run heap_report_disorder(struct source_heap *heap);
-/** heap_expire_debts() - what nobody claimed in its time (@all: any more) is what it looked like at first. */
+/**
+ * heap_expire_debts() - what nobody claimed in its time (@all: any more) is what it looked like at
+ * first.
+ */
 int heap_expire_debts(struct source_heap *heap, bool all);
 
 /** heap_raw_init() - check heap->tables.layout and set up everything but the windows. */
 int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err);
-/** heap_raw_fill() - raw: fetch the next stretch of a ring into its window; *@head = how far it goes now. */
+/**
+ * heap_raw_fill() - raw: fetch the next stretch of a ring into its window; *@head = how far it goes
+ * now.
+ */
 int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *head);
 
 /**
- * heap_raw_safe() - raw: up to where records begin that stand in the window whole, and do not end it: an empty window is that of
- * a ring from which nothing comes any more, and others would pass it by.
+ * heap_raw_safe() - raw: up to where records begin that stand in the window whole, and do not end
+ * it: an empty window is that of a ring from which nothing comes any more, and others would pass it
+ * by.
  */
 static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
 {
@@ -149,13 +178,17 @@ static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
 }
 
 /**
- * heap_make_room() - let the kernel find the pages of the shared file that the program will come to next: those of its rings, nodes
- * and their index. The first touch of a page that is not there costs a thread of the program 7 microseconds.
+ * heap_make_room() - let the kernel find the pages of the shared file that the program will come to
+ * next: those of its rings, nodes and their index. The first touch of a page that is not there
+ * costs a thread of the program 7 microseconds.
  */
 void heap_make_room(struct source_heap *heap);
 /** heap_switch_thread() - from here on @ring is written by @tid. */
 enum heap_run heap_switch_thread(struct source_heap *heap, struct heap_ring *ring, uint32_t tid);
-/** heap_name_thread() - from here on it is called so, @name having 16 bytes; what came before is handed on first. */
+/**
+ * heap_name_thread() - from here on it is called so, @name having 16 bytes; what came before is
+ * handed on first.
+ */
 enum heap_run heap_name_thread(struct source_heap *heap, uint32_t thread, const char *name);
 /** heap_fork_fini() - release what was inherited. */
 void heap_fork_fini(struct source_heap *heap);

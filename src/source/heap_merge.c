@@ -2,9 +2,10 @@
 /*
  * heap_merge.c - which ring has its turn.
  *
- * Rings are taken in the order of their stamps, stretch by stretch. Stamps are coarse (one a kilobyte of records and one a tick), so
- * the books themselves decide the rest: an allocation of a live address and a free of a dead one wait until the other rings have
- * caught up (the alternation rule). How long is bounded without any clock, see heap_ring.c.
+ * Rings are taken in the order of their stamps, stretch by stretch. Stamps are coarse (one a
+ * kilobyte of records and one a tick), so the books themselves decide the rest: an allocation of a
+ * live address and a free of a dead one wait until the other rings have caught up (the alternation
+ * rule). How long is bounded without any clock, see heap_ring.c.
  */
 #include "source/heap_merge.h"
 
@@ -12,7 +13,10 @@
 #include <stdlib.h>
 #include <sys/param.h>
 
-/* Counters of different processors may differ by this much, and a stamp may be read this much too early. */
+/*
+ * Counters of different processors may differ by this much, and a stamp may be read this much too
+ * early.
+ */
 #define STAMP_SLACK_NS 1000
 
 int heap_merge_init(struct heap_merge *merge, uint32_t count, struct err *err)
@@ -41,8 +45,9 @@ bool heap_may_go_on(struct heap_merge *merge, const struct heap_ring *ring)
 }
 
 /*
- * Does the record that @ring waits for stand in what @other has not yet given? Where nobody may look any more it is said to:
- * then a debt finds out. Many threads that hand blocks to each other would have us look at everything for each record.
+ * Does the record that @ring waits for stand in what @other has not yet given? Where nobody may
+ * look any more it is said to: then a debt finds out. Many threads that hand blocks to each other
+ * would have us look at everything for each record.
  */
 static bool stands_ahead(struct heap_merge *merge, const struct heap_ring *ring,
 			 const struct heap_ring *other)
@@ -68,7 +73,10 @@ static bool stands_ahead(struct heap_merge *merge, const struct heap_ring *ring,
 	return held > reach && reach < LOOK_AHEAD_BYTES;
 }
 
-/* Whether @ring waits for a record that was before @now_ns, if it ever was; what was later cannot end its wait. */
+/*
+ * Whether @ring waits for a record that was before @now_ns, if it ever was; what was later cannot
+ * end its wait.
+ */
 static bool waits_before(struct heap_merge *merge, const struct heap_ring *ring, uint64_t now_ns)
 {
 	return ring->wait != HEAP_WAIT_NO &&
@@ -78,10 +86,11 @@ static bool waits_before(struct heap_merge *merge, const struct heap_ring *ring,
 }
 
 /*
- * All that can go on has gone on, or is past @now_ns: the ring whose wait nothing can end any more, the earliest of them.
- * Where each waits for what stands behind another's waiting record, an earlier guess was wrong: the earliest goes first, and
- * what it waits for is known to come (wait_ahead). Not before all of them may be asked: else one that has just begun to wait
- * would be held for one that waits for ever.
+ * All that can go on has gone on, or is past @now_ns: the ring whose wait nothing can end any more,
+ * the earliest of them. Where each waits for what stands behind another's waiting record, an
+ * earlier guess was wrong: the earliest goes first, and what it waits for is known to come
+ * (wait_ahead). Not before all of them may be asked: else one that has just begun to wait would be
+ * held for one that waits for ever.
  */
 struct heap_ring *heap_pick_hopeless(struct heap_merge *merge, uint64_t now_ns)
 {
@@ -113,7 +122,10 @@ struct heap_ring *heap_pick_hopeless(struct heap_merge *merge, uint64_t now_ns)
 	return earliest;
 }
 
-/* Rings that wait for what was before @now_ns: 0 there are none, 1 the heads have to be read again first, 2 there are. */
+/*
+ * Rings that wait for what was before @now_ns: 0 there are none, 1 the heads have to be read again
+ * first, 2 there are.
+ */
 int heap_count_past(struct heap_merge *merge, uint64_t now_ns)
 {
 	int found = 0;
@@ -125,7 +137,10 @@ int heap_count_past(struct heap_merge *merge, uint64_t now_ns)
 	return found;
 }
 
-/* Everything else is past the moment of the waiting record: what it waits for does not come. The earliest such ring. */
+/*
+ * Everything else is past the moment of the waiting record: what it waits for does not come. The
+ * earliest such ring.
+ */
 struct heap_ring *heap_pick_overtaken(struct heap_merge *merge)
 {
 	struct heap_ring *best = NULL;
@@ -155,8 +170,9 @@ struct heap_ring *heap_pick_overtaken(struct heap_merge *merge)
 }
 
 /*
- * The runnable ring with the earliest stamp, and the stamp at which another one has its turn. @blocked: there is one, but
- * what it holds is not safe yet, and nothing later may be taken before it.
+ * The runnable ring with the earliest stamp, and the stamp at which another one has its turn.
+ * @blocked: there is one, but what it holds is not safe yet, and nothing later may be taken before
+ * it.
  */
 struct heap_ring *heap_pick_next(struct heap_merge *merge, uint64_t *limit_ns, bool *waiting,
 				 bool *blocked)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_merge.h - several rings, and whose turn it is. Chooses by stamps and by what the books say, and neither takes records nor
- * reads heads. In order of use: heap_merge_init(); heap_pick_next() until nothing can go on, then of those that wait
- * heap_pick_overtaken(), or with heap_count_past() heap_pick_hopeless(); heap_merge_fini().
+ * heap_merge.h - several rings, and whose turn it is. Chooses by stamps and by what the books say,
+ * and neither takes records nor reads heads. In order of use: heap_merge_init(); heap_pick_next()
+ * until nothing can go on, then of those that wait heap_pick_overtaken(), or with heap_count_past()
+ * heap_pick_hopeless(); heap_merge_fini().
  */
 #ifndef SOURCE_HEAP_MERGE_H
 #define SOURCE_HEAP_MERGE_H
@@ -18,8 +19,8 @@
 enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
 
 /*
- * Records are looked at some time before their turn. What those will need whose blocks are not near (live.h) is fetched for
- * a group at a time: first the buckets, a group later the rows.
+ * Records are looked at some time before their turn. What those will need whose blocks are not near
+ * (live.h) is fetched for a group at a time: first the buckets, a group later the rows.
  */
 #define HEAP_LOOK_BYTES 576 /* some 50 records */
 #define HEAP_LOOK_GROUP 16
@@ -45,14 +46,15 @@ struct heap_ring {
 	uint8_t wait;         /* enum heap_wait: the next record contradicts the books */
 	bool wait_ahead;      /* what it waits for stands in another ring that waits, too */
 	bool realloc_pending; /* BEGIN was read, END or FAIL not yet */
-	bool realloc_freed; /* its old block is free: it is known to move, or somebody else got the address */
+	/* its old block is free: it is known to move, or somebody else got the address */
+	bool realloc_freed;
 	bool remapped; /* the last region record was WIRE_REMAP: the next one is its WIRE_MAP */
 	uint64_t realloc_old;
 	uint32_t realloc_aux;
 	uint64_t counted; /* closed: up to here what it holds has been counted as lost */
 	uint64_t wait_addr;
-	uint64_t
-		wait_until_ns; /* the waiting record happened before this; UINT64_MAX: not known yet */
+	/* the waiting record happened before this; UINT64_MAX: not known yet */
+	uint64_t wait_until_ns;
 	uint64_t wait_epoch;  /* of the reading of heads in which it began to wait */
 	uint64_t crowd_until; /* records before it wait for nothing: their stamps are too coarse */
 	uint64_t raw_off;     /* raw: where the ring lies in the file, and how far it was written */
@@ -66,7 +68,10 @@ struct heap_ring {
 	uint64_t far[HEAP_FAR];         /* their addresses, up to far_buckets their tags */
 };
 
-/* In search of what ends a wait: so far at a time, so many times what was read, and not more than that saved up. */
+/*
+ * In search of what ends a wait: so far at a time, so many times what was read, and not more than
+ * that saved up.
+ */
 #define LOOK_AHEAD_BYTES (1u << 20)
 #define LOOK_AHEAD_SHARE 16u
 #define LOOK_AHEAD_MOST (64u << 20)
@@ -84,12 +89,18 @@ struct heap_merge {
 		crowd_events; /* waits and events at the last look at their relation */
 	bool raw;
 	const struct heap_books *books;
-	/* another ring's realloc of @addr is under way and has released it: take its free now. True if there was one. */
+	/*
+	 * another ring's realloc of @addr is under way and has released it: take its free now. True
+	 * if there was one.
+	 */
 	bool (*free_by_realloc)(void *ctx, uint64_t addr);
 	void *ctx;
 };
 
-/** heap_merge_init() - room for @count rings, all zero; books, raw and free_by_realloc are set by the caller. 0 or -ENOMEM. */
+/**
+ * heap_merge_init() - room for @count rings, all zero; books, raw and free_by_realloc are set by
+ * the caller. 0 or -ENOMEM.
+ */
 int heap_merge_init(struct heap_merge *merge, uint32_t count, struct err *err);
 /** heap_merge_fini() - the rings' memory is the caller's. */
 void heap_merge_fini(struct heap_merge *merge);
@@ -106,16 +117,26 @@ static inline uint64_t heap_word_at(const struct heap_ring *ring, uint64_t pos)
 /** heap_may_go_on() - whether @ring waits for nothing, or what it waits for has come. */
 bool heap_may_go_on(struct heap_merge *merge, const struct heap_ring *ring);
 /**
- * heap_pick_next() - the runnable ring with the earliest stamp, and the stamp at which another one has its turn. @blocked: there is
- * one, but what it holds is not safe yet, and nothing later may be taken before it.
+ * heap_pick_next() - the runnable ring with the earliest stamp, and the stamp at which another one
+ * has its turn. @blocked: there is one, but what it holds is not safe yet, and nothing later may be
+ * taken before it.
  */
 struct heap_ring *heap_pick_next(struct heap_merge *merge, uint64_t *limit_ns, bool *waiting,
 				 bool *blocked);
-/** heap_pick_overtaken() - everything else is past the moment of the waiting record: what it waits for does not come. The earliest such ring. */
+/**
+ * heap_pick_overtaken() - everything else is past the moment of the waiting record: what it waits
+ * for does not come. The earliest such ring.
+ */
 struct heap_ring *heap_pick_overtaken(struct heap_merge *merge);
-/** heap_count_past() - rings that wait for what was before @now_ns: 0 there are none, 1 the heads have to be read again first, 2 there are. */
+/**
+ * heap_count_past() - rings that wait for what was before @now_ns: 0 there are none, 1 the heads
+ * have to be read again first, 2 there are.
+ */
 int heap_count_past(struct heap_merge *merge, uint64_t now_ns);
-/** heap_pick_hopeless() - the ring whose wait nothing can end any more, now that all that can go on has, or is past @now_ns. */
+/**
+ * heap_pick_hopeless() - the ring whose wait nothing can end any more, now that all that can go on
+ * has, or is past @now_ns.
+ */
 struct heap_ring *heap_pick_hopeless(struct heap_merge *merge, uint64_t now_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_names.c - what the target numbered, in our numbers: nodes to frames and stacks, modules, threads. Everything is
- * copied once, checked, then used; what was used once is never read again.
+ * heap_names.c - what the target numbered, in our numbers: nodes to frames and stacks, modules,
+ * threads. Everything is copied once, checked, then used; what was used once is never read again.
  */
 #include "source/heap_names.h"
 
@@ -15,7 +15,10 @@
 
 #define FRAMES_FIRST (1u << 12)
 #define THREADS_FIRST 64
-/* A tid seen again this long after its thread's end is another thread; sooner, it is a late free of the same one. */
+/*
+ * A tid seen again this long after its thread's end is another thread; sooner, it is a late free of
+ * the same one.
+ */
 #define TID_REUSE_NS 100000000u
 #define RENAME_FIRST_NS 5000000u
 
@@ -75,7 +78,7 @@ static enum heap_run out_of_memory(struct heap_names *names)
 	return HEAP_RUN_FAILED;
 }
 
-/* ---- modules ----------------------------------------------------------------------------------------------------- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 static bool is_own(const char *path)
 {
@@ -83,7 +86,10 @@ static bool is_own(const char *path)
 	return strcmp(slash ? slash + 1 : path, WIRE_PRELOAD_NAME) == 0;
 }
 
-/* Copy what the target has added to its table; a row that makes no sense is kept as a hole, its addresses as bare ones. */
+/*
+ * Copy what the target has added to its table; a row that makes no sense is kept as a hole, its
+ * addresses as bare ones.
+ */
 static __attribute__((noinline)) enum heap_run read_modules(struct heap_names *names,
 							    uint32_t count)
 {
@@ -149,7 +155,10 @@ static const struct heap_module *find_module(struct heap_names *names, uint64_t 
 	if (names->module_last < names->module_count &&
 	    module_holds(names, &names->modules[names->module_last], pc, gen))
 		return &names->modules[names->module_last];
-	/* the newest first: where a new module took an old one's place, a node of the same moment means the new one */
+	/*
+	 * the newest first: where a new module took an old one's place, a node of the same moment
+	 * means the new one
+	 */
 	for (uint32_t i = names->module_count; i-- > 0;) {
 		if (module_holds(names, &names->modules[i], pc, gen)) {
 			names->module_last = i;
@@ -159,7 +168,7 @@ static const struct heap_module *find_module(struct heap_names *names, uint64_t 
 	return NULL;
 }
 
-/* ---- frames ------------------------------------------------------------------------------------------------------ */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static uint32_t frame_hash(uint64_t offset, uint32_t module)
 {
@@ -252,7 +261,9 @@ enum heap_run heap_define_frame(struct heap_names *names, uint64_t pc, uint32_t 
 		*id = known->frame;
 		return HEAP_RUN_EMPTY;
 	}
-	/* a return address may stand just behind a module's last byte (a call that does not return) */
+	/*
+	 * a return address may stand just behind a module's last byte (a call that does not return)
+	 */
 	const struct heap_module *module = find_module(names, pc - 1, gen);
 	uint64_t offset = pc - 1 - (module ? module->bias : 0);
 	uint32_t module_id = module ? module->id : 0;
@@ -284,13 +295,16 @@ enum heap_run heap_define_frame(struct heap_names *names, uint64_t pc, uint32_t 
 	return code && run == HEAP_RUN_EMPTY ? name_frame(names, *id, code) : run;
 }
 
-/* ---- stacks ------------------------------------------------------------------------------------------------------ */
+/* ---- stacks ---------------------------------------------------------------------------------- */
 
 /* Define @node, whose parent is defined already. */
 static enum heap_run define_node(struct heap_names *names, uint32_t node,
 				 const struct wire_node *copy)
 {
-	/* nothing beside these is looked at, and to clear all of a definition would cost as much as to record it */
+	/*
+	 * nothing beside these is looked at, and to clear all of a definition would cost as much as
+	 * to record it
+	 */
 	struct def def;
 	def.kind = DEF_STACK;
 	def.id = names->stack_count + 1;
@@ -322,15 +336,18 @@ static enum heap_run define_node(struct heap_names *names, uint32_t node,
 	if (run != HEAP_RUN_EMPTY)
 		return run;
 	names->node_stack[node] = ++names->stack_count;
-	/* what stands for a walk that stopped goes on from nothing by no frame, and nobody asks for it */
+	/*
+	 * what stands for a walk that stopped goes on from nothing by no frame, and nobody asks for
+	 * it
+	 */
 	if (heap_know_stack(names, def.stack.parent.v, def.stack.frame.v, names->stack_count) < 0)
 		return out_of_memory(names);
 	return HEAP_RUN_EMPTY;
 }
 
 /*
- * The nodes from @node outwards that are not defined yet; their numbers only fall, so this ends whatever the table holds. The
- * table is the target's: each is read once.
+ * The nodes from @node outwards that are not defined yet; their numbers only fall, so this ends
+ * whatever the table holds. The table is the target's: each is read once.
  */
 static enum heap_run find_path(struct heap_names *names, uint32_t node, uint32_t *count)
 {
@@ -351,7 +368,10 @@ static enum heap_run find_path(struct heap_names *names, uint32_t node, uint32_t
 		if (node >= WIRE_STOP_MAX) {
 			step->node = heap_node_at(names, node);
 			__builtin_prefetch(pc_place(names, step->node.pc));
-			/* given up (heap_nodes.c): whoever writes it after all has a stack without a number */
+			/*
+			 * given up (heap_nodes.c): whoever writes it after all has a stack without
+			 * a number
+			 */
 			if (step->node.pc == 0 && node < names->copied)
 				step->node.parent = WIRE_STOP_NODES_FULL;
 			else if (step->node.pc == 0 || step->node.parent >= node)
@@ -377,7 +397,7 @@ enum heap_run heap_define_stack(struct heap_names *names, uint32_t node, uint32_
 	return run;
 }
 
-/* ---- threads ----------------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static enum heap_run define_thread(struct heap_names *names, uint32_t index)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_names.h - what the target numbered, in our numbers: nodes to frames and stacks, modules, threads. Reads the target's tables
- * (heap_out.h), each row once, and hands definitions to a sink. In order of use: heap_names_init(); heap_take_nodes() before records
- * are translated; heap_define_stack(), heap_thread_of() and so on as records name them; heap_rename_threads() now and then;
- * heap_names_restart() where another sink begins; heap_name_rest() at the end; heap_names_fini().
+ * heap_names.h - what the target numbered, in our numbers: nodes to frames and stacks, modules,
+ * threads. Reads the target's tables (heap_out.h), each row once, and hands definitions to a sink.
+ * In order of use: heap_names_init(); heap_take_nodes() before records are translated;
+ * heap_define_stack(), heap_thread_of() and so on as records name them; heap_rename_threads() now
+ * and then; heap_names_restart() where another sink begins; heap_name_rest() at the end;
+ * heap_names_fini().
  */
 #ifndef SOURCE_HEAP_NAMES_H
 #define SOURCE_HEAP_NAMES_H
@@ -51,7 +53,10 @@ struct heap_step {
 	struct wire_node node;
 };
 
-/* The stack that was the first to go on from another one, and by which frame; 0 = none has. Most stacks are such first ones. */
+/*
+ * The stack that was the first to go on from another one, and by which frame; 0 = none has. Most
+ * stacks are such first ones.
+ */
 struct heap_branch {
 	uint32_t first, first_frame;
 };
@@ -68,8 +73,8 @@ struct heap_names {
 
 	uint32_t *node_stack; /* node -> stack, 0 = not defined yet; @node_cap of them */
 	uint32_t node_cap;
-	uint32_t
-		copied; /* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
+	/* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
+	uint32_t copied;
 	struct wire_node *copies; /* room for @copy_cap */
 	uint32_t copy_cap;
 	uint32_t hole_until; /* nodes before it had numbers at @hole_ns, when one was not written */
@@ -104,28 +109,41 @@ struct heap_names {
 };
 
 /**
- * heap_names_init() - nothing is known. @tables and @out belong to the caller, and stay; node_cap, copied and copies may be another
- * one's, with @borrowed. 0 or -ENOMEM; heap_names_fini() in any case.
+ * heap_names_init() - nothing is known. @tables and @out belong to the caller, and stay; node_cap,
+ * copied and copies may be another one's, with @borrowed. 0 or -ENOMEM; heap_names_fini() in any
+ * case.
  */
 int heap_names_init(struct heap_names *names, const struct heap_tables *tables,
 		    struct heap_out *out, struct err *err);
 void heap_names_fini(struct heap_names *names);
-/** heap_names_restart() - forget all numbers but those of threads, which are defined to names->out->sink again. */
+/**
+ * heap_names_restart() - forget all numbers but those of threads, which are defined to
+ * names->out->sink again.
+ */
 int heap_names_restart(struct heap_names *names);
 /**
- * heap_take_nodes() - copy what the shared table will need the room of. Before anything that the rings held at their last
- * reading is translated. Return: 0, or negative errno.
+ * heap_take_nodes() - copy what the shared table will need the room of. Before anything that the
+ * rings held at their last reading is translated. Return: 0, or negative errno.
  */
 int heap_take_nodes(struct heap_names *names);
-/** heap_node_at() - a node's content, copied or not; pc 0: there is none. Unchecked: it is the target's. */
+/**
+ * heap_node_at() - a node's content, copied or not; pc 0: there is none. Unchecked: it is the
+ * target's.
+ */
 struct wire_node heap_node_at(const struct heap_names *names, uint32_t node);
-/** heap_known_stack() - the stack that goes on from @parent (one that is known, or 0) by @frame; 0: there is none. */
+/**
+ * heap_known_stack() - the stack that goes on from @parent (one that is known, or 0) by @frame; 0:
+ * there is none.
+ */
 uint32_t heap_known_stack(const struct heap_names *names, uint32_t parent, uint32_t frame);
 /** heap_know_stack() - it is @stack, which is new. Return: 0, or -ENOMEM. */
 int heap_know_stack(struct heap_names *names, uint32_t parent, uint32_t frame, uint32_t stack);
 /** heap_forget_stacks() - numbers begin anew, or the end. */
 void heap_forget_stacks(struct heap_names *names);
-/** heap_is_own() - an operator of the library's stands for the one that it calls: without us there would be one frame less. */
+/**
+ * heap_is_own() - an operator of the library's stands for the one that it calls: without us there
+ * would be one frame less.
+ */
 static inline bool heap_is_own(const struct heap_names *names, const struct wire_node *node)
 {
 	return node->parent && node->pc - 1 - names->own_lo < names->own_hi - names->own_lo;
@@ -136,14 +154,23 @@ enum heap_run heap_define_frame(struct heap_names *names, uint64_t pc, uint32_t 
 enum heap_run heap_name_rest(struct heap_names *names);
 /** heap_define_stack() - give @node a stack number and define it; EMPTY done, BAD, or FAILED. */
 enum heap_run heap_define_stack(struct heap_names *names, uint32_t node, uint32_t *stack);
-/** heap_thread_of() - the thread that @tid stands for now, defined if it is new; bounded by HEAP_THREADS_MAX. */
+/**
+ * heap_thread_of() - the thread that @tid stands for now, defined if it is new; bounded by
+ * HEAP_THREADS_MAX.
+ */
 enum heap_run heap_thread_of(struct heap_names *names, uint32_t tid, uint64_t now_ns,
 			     uint32_t *thread);
-/** heap_call_thread() - from here on it is called @name, which has 16 bytes. @out's events are handed over before. */
+/**
+ * heap_call_thread() - from here on it is called @name, which has 16 bytes. @out's events are
+ * handed over before.
+ */
 enum heap_run heap_call_thread(struct heap_names *names, uint32_t thread, const char *name);
 /** heap_is_called() - whether a thread is called so already, or has no name of its own. */
 bool heap_is_called(struct heap_names *names, uint32_t thread, const char *name);
-/** heap_rename_threads() - define threads again whose name has changed; each is looked at ever more rarely. */
+/**
+ * heap_rename_threads() - define threads again whose name has changed; each is looked at ever more
+ * rarely.
+ */
 int heap_rename_threads(struct heap_names *names, uint64_t now_ns, bool all);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_nodes.c - more nodes than the shared table has places for: copied out before their places are used again (wire/names.h),
- * and known again where a path that was forgotten there came back under other numbers. Copies cost nothing before the table is
- * half full, from there on 20 bytes a node; what is known costs 8 bytes a stack, and 16 to 32 more for each that is not the first to
- * go on from its parent: one in six of clang's.
+ * heap_nodes.c - more nodes than the shared table has places for: copied out before their places
+ * are used again (wire/names.h), and known again where a path that was forgotten there came back
+ * under other numbers. Copies cost nothing before the table is half full, from there on 20 bytes a
+ * node; what is known costs 8 bytes a stack, and 16 to 32 more for each that is not the first to go
+ * on from its parent: one in six of clang's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,10 @@
 #include "source/heap_names.h"
 
 #define KNOWN_FIRST (1u << 10)
-/* So many rows are fetched from the kernel at once, 128 KiB; not the first branches: most programs have fewer. */
+/*
+ * So many rows are fetched from the kernel at once, 128 KiB; not the first branches: most programs
+ * have fewer.
+ */
 #define BRANCH_STEP (1u << 14)
 #define COPY_STEP (1u << 13)
 #define HOLE_NS 1000000000u /* as long as a thread may lose its processor */
@@ -26,7 +30,7 @@ static bool used_again(const struct heap_names *names)
 	       (names->tables->layout.node_max & (names->tables->layout.node_max - 1)) == 0;
 }
 
-/* ---- stacks by what they are ------------------------------------------------------------------------------------- */
+/* ---- stacks by what they are ----------------------------------------------------------------- */
 
 static uint32_t known_hash(uint32_t parent, uint32_t frame)
 {
@@ -115,7 +119,7 @@ void heap_forget_stacks(struct heap_names *names)
 	names->branch_count = names->known_count = 0;
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------ */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Room for numbers below @count. */
 static int grow_nodes(struct heap_names *names, uint32_t count)
@@ -162,8 +166,9 @@ struct wire_node heap_node_at(const struct heap_names *names, uint32_t node)
 }
 
 /*
- * Node @node has a number below @count and is not written. A thread is about to do it, but may have lost its processor; one
- * that was thrown out of its walk by a signal handler never will, and must not stop the others for ever.
+ * Node @node has a number below @count and is not written. A thread is about to do it, but may have
+ * lost its processor; one that was thrown out of its walk by a signal handler never will, and must
+ * not stop the others for ever.
  */
 static bool given_up(struct heap_names *names, uint32_t node, uint32_t count)
 {

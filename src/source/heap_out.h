@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heap_out.h - what the parts of the heap source share: where the target's tables stand, and where definitions and failures go. */
+/*
+ * heap_out.h - what the parts of the heap source share: where the target's tables stand, and where
+ * definitions and failures go.
+ */
 #ifndef SOURCE_HEAP_OUT_H
 #define SOURCE_HEAP_OUT_H
 
@@ -10,7 +13,10 @@
 #include "model/event.h"
 #include "wire/heap.h"
 
-/** struct heap_tables - the shared file as far as it is in memory; all behind @base but @layout is the target's, and hostile. */
+/**
+ * struct heap_tables - the shared file as far as it is in memory; all behind @base but @layout is
+ * the target's, and hostile.
+ */
 struct heap_tables {
 	char *base;          /* mapped; raw: a private copy of everything before the rings */
 	uint64_t base_bytes; /* mapped or allocated */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_raw.c - outPUT.raw, written where no recorder could be started (wire/heap_start.h, way 3): the same layout on
- * disk. It is read, never mapped: a file that somebody cuts while we read must not end us. A ring is fetched piece by
- * piece into a window that the decoder sees as a ring.
+ * heap_raw.c - outPUT.raw, written where no recorder could be started (wire/heap_start.h, way 3):
+ * the same layout on disk. It is read, never mapped: a file that somebody cuts while we read must
+ * not end us. A ring is fetched piece by piece into a window that the decoder sees as a ring.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,9 @@
 #define tables_BYTES_MAX (1ULL << 30)
 #define CALIBRATE_NS 20000000
 
-/* As much of [@off, @off + @bytes) as the file has; the rest is zero. Return: 0 or negative errno. */
+/*
+ * As much of [@off, @off + @bytes) as the file has; the rest is zero. Return: 0 or negative errno.
+ */
 static int read_at(int fd, void *to, uint64_t bytes, uint64_t off)
 {
 	memset(to, 0, bytes);
@@ -58,7 +60,10 @@ int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *he
 	return 0;
 }
 
-/* Two moments on both clocks: from the exit hook, or, after a crash on this same machine, from this machine's counter. */
+/*
+ * Two moments on both clocks: from the exit hook, or, after a crash on this same machine, from this
+ * machine's counter.
+ */
 static void calibrate(struct source_heap *heap)
 {
 	const struct wire_heap_header *h = &heap->tables.layout;
@@ -88,11 +93,16 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 	heap->tables.layout.filter[sizeof(heap->tables.layout.filter) - 1] = '\0';
 	uint64_t tables = heap->tables.layout.nodes_off +
 			  (uint64_t)heap->tables.layout.node_max * sizeof(struct wire_node);
-	/* the nodes are the last table; heap_raw_init() sees that the others lie before their end */
+	/*
+	 * the nodes are the last table; heap_raw_init() sees that the others lie before their end
+	 */
 	if (heap->tables.layout.magic == WIRE_HEAP_MAGIC &&
 	    heap->tables.layout.nodes_off <= tables_BYTES_MAX &&
 	    tables >= sizeof(heap->tables.layout) && tables <= tables_BYTES_MAX) {
-		/* a copy that was cut keeps what it has; what is missing reads as zero and costs no memory */
+		/*
+		 * a copy that was cut keeps what it has; what is missing reads as zero and costs no
+		 * memory
+		 */
 		uint64_t there = (uint64_t)st.st_size < tables ? (uint64_t)st.st_size : tables;
 		heap->tables.base = calloc(1, tables);
 		if (!heap->tables.base)

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heap_records.c - the records of one ring, taken into the books and made events, until one has to wait (heap_ring.c). */
+/*
+ * heap_records.c - the records of one ring, taken into the books and made events, until one has to
+ * wait (heap_ring.c).
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/param.h>
 
 #include "source/heap_internal.h"
 
-/* As far as the next stamp can be: what a record waits for can only stand before that, which has to be known. */
+/*
+ * As far as the next stamp can be: what a record waits for can only stand before that, which has to
+ * be known.
+ */
 #define LOOK_STAMP_RECORDS (WIRE_STAMP_BYTES / 8 + 32)
 /* More than one wait in so many events is a crowd; looked at when so many more have waited. */
 #define CROWD_EVENTS 64u
@@ -14,7 +20,10 @@
 /* Bytes that a thread still writes until it looks at what it is asked for. */
 #define CROWD_NOTICED 2048u
 
-/* Twice as many as a program can have, since a block may be taken as live a little longer than it is. */
+/*
+ * Twice as many as a program can have, since a block may be taken as live a little longer than it
+ * is.
+ */
 #define ADDRESSES (1ULL << 57)
 
 const uint8_t heap_record_bytes[256] = {
@@ -43,7 +52,10 @@ const uint8_t heap_record_bytes[256] = {
 	[WIRE_TAG_MAX... 255] = 8,
 };
 
-/* The next place in the batch; NULL after a failure of the sink. The caller fills every field it does not zero. */
+/*
+ * The next place in the batch; NULL after a failure of the sink. The caller fills every field it
+ * does not zero.
+ */
 static inline struct event *next_place(struct source_heap *heap)
 {
 	if (__builtin_expect(heap->batched == HEAP_BATCH, 0) && heap_flush(heap) < 0)
@@ -63,7 +75,7 @@ struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *
 	return ev;
 }
 
-/* ---- block records ----------------------------------------------------------------------------------------------- */
+/* ---- block records --------------------------------------------------------------------------- */
 
 static inline enum heap_run node_to_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
 {
@@ -75,7 +87,10 @@ static inline enum heap_run node_to_stack(struct source_heap *heap, uint32_t nod
 	return heap_define_stack(&heap->names, node, stack);
 }
 
-/* A place in the batch becomes the end of @row's block; @last is the order of the thread's last allocation. */
+/*
+ * A place in the batch becomes the end of @row's block; @last is the order of the thread's last
+ * allocation.
+ */
 static inline void fill_free(struct event *ev, uint32_t thread, uint64_t ns, uint64_t last,
 			     uint32_t block, const struct live_block *row, uint8_t flags,
 			     uint32_t aux_stack)
@@ -109,7 +124,10 @@ static inline void fill_alloc(struct event *ev, uint32_t thread, uint64_t ns, ui
 	};
 }
 
-/* Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a foreign block. */
+/*
+ * Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a
+ * foreign block.
+ */
 static inline __attribute__((always_inline)) enum heap_run take_free(struct source_heap *heap,
 								     struct heap_ring *ring,
 								     uint64_t addr, uint8_t flags,
@@ -181,7 +199,10 @@ static enum heap_run free_unseen(struct source_heap *heap, struct heap_ring *rin
 		       : run;
 }
 
-/* Another thread's realloc of @addr is under way and has released it: take its free now. True if there was one. */
+/*
+ * Another thread's realloc of @addr is under way and has released it: take its free now. True if
+ * there was one.
+ */
 bool heap_free_by_realloc(void *ctx, uint64_t addr)
 {
 	struct source_heap *heap = ctx;
@@ -212,11 +233,12 @@ uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring 
 }
 
 /*
- * Threads that share one arena hand blocks to each other within what two stamps tell apart: each contradiction costs a
- * search, and a guess may be wrong. Such a program is asked to stamp each record, which costs it some 20 ns apiece, and for
- * good: it will do so again. A stamp of a free is from before the release, one of an allocation from behind it, so that
- * those of one address have the order of what happened. What stands in the rings by now is not waited for: its
- * contradictions become debts at once.
+ * Threads that share one arena hand blocks to each other within what two stamps tell apart: each
+ * contradiction costs a search, and a guess may be wrong. Such a program is asked to stamp each
+ * record, which costs it some 20 ns apiece, and for good: it will do so again. A stamp of a free is
+ * from before the release, one of an allocation from behind it, so that those of one address have
+ * the order of what happened. What stands in the rings by now is not waited for: its contradictions
+ * become debts at once.
  */
 static __attribute__((noinline)) void look_at_crowd(struct source_heap *heap)
 {
@@ -251,7 +273,7 @@ static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, en
 		look_at_crowd(heap);
 }
 
-/* ---- other records ----------------------------------------------------------------------------------------------- */
+/* ---- other records --------------------------------------------------------------------------- */
 
 static enum heap_run take_lost(struct source_heap *heap, struct heap_ring *ring, uint64_t counts)
 {
@@ -320,7 +342,10 @@ static enum heap_run take_thread(struct source_heap *heap, struct heap_ring *rin
 		ring->now_ns = ns;
 	if (tid > UINT32_MAX)
 		return HEAP_RUN_BAD;
-	/* the slot's last owner ended inside a realloc, which nobody goes on with: as far as is known it failed */
+	/*
+	 * the slot's last owner ended inside a realloc, which nobody goes on with: as far as is
+	 * known it failed
+	 */
 	heap_end_realloc(heap, ring);
 	return switch_thread(heap, ring, (uint32_t)tid);
 }
@@ -342,7 +367,7 @@ static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *rin
 	return HEAP_RUN_EMPTY;
 }
 
-/* ---- one ring ---------------------------------------------------------------------------------------------------- */
+/* ---- one ring -------------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) enum heap_run
 take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint64_t bytes,
@@ -523,7 +548,10 @@ static __attribute__((noinline)) void fetch_far(const struct live *live, struct 
 	}
 }
 
-/* Look at the next record, without a branch: whether its block is near is as good as random. Return: whether a group is complete. */
+/*
+ * Look at the next record, without a branch: whether its block is near is as good as random.
+ * Return: whether a group is complete.
+ */
 static inline __attribute__((always_inline)) bool
 look_next(const struct source_heap *heap, struct heap_ring *ring, struct heap_look *look)
 {
@@ -546,7 +574,10 @@ static __attribute__((noinline)) void look_ahead(const struct source_heap *heap,
 	}
 }
 
-/* Whether the record behind the realloc's beginning at @pos is its end, and will be taken with it: then it did not fail. */
+/*
+ * Whether the record behind the realloc's beginning at @pos is its end, and will be taken with it:
+ * then it did not fail.
+ */
 static inline bool moves(const struct heap_ring *ring, uint64_t pos)
 {
 	return ring->head - pos >= 24 && pos + 8 < ring->safe &&
@@ -554,8 +585,8 @@ static inline bool moves(const struct heap_ring *ring, uint64_t pos)
 }
 
 /*
- * Take allocations, frees and reallocs of known stacks and blocks, which nearly all records are, as long as the batch has
- * room. What it stops at is for take_record() to judge.
+ * Take allocations, frees and reallocs of known stacks and blocks, which nearly all records are, as
+ * long as the batch has room. What it stops at is for take_record() to judge.
  */
 static inline __attribute__((always_inline)) void
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
@@ -627,7 +658,10 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 	ring->look = look;
 }
 
-/* @ahead: the table of live blocks does not fit into a near cache, so the records that follow are looked at early. */
+/*
+ * @ahead: the table of live blocks does not fit into a near cache, so the records that follow are
+ * looked at early.
+ */
 static inline __attribute__((always_inline)) enum heap_run
 run_records(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns, bool resolve,
 	    const bool ahead)

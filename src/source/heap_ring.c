@@ -2,15 +2,17 @@
 /*
  * heap_ring.c - merge the rings into one stream.
  *
- * Order. Rings are taken in the order of their stamps, stretch by stretch. Stamps are coarse (one a kilobyte of records
- * and one a tick), so the books themselves decide the rest: an allocation of a live address and a free of a dead one wait until the other rings
- * have caught up (the alternation rule). How long is bounded without any clock: a free is written before the block is
- * released and an allocation after it was obtained, so whatever must come first stood in its ring *before* the waiting
- * record was committed. Once all heads were read again after that, and everything up to them was taken, or everything
- * up to the stamp that follows the waiting record, waiting is over: the free is of a block that we never saw, or was
- * taken for another block of the same address (struct heap_debt), or a record was lost.
- * One case needs more care: a realloc releases its old block in the middle. Another thread's allocation of that address
- * may be seen before the realloc's end; the pending realloc is then known to have moved, and its free is taken at once.
+ * Order. Rings are taken in the order of their stamps, stretch by stretch. Stamps are coarse (one a
+ * kilobyte of records and one a tick), so the books themselves decide the rest: an allocation of a
+ * live address and a free of a dead one wait until the other rings have caught up (the alternation
+ * rule). How long is bounded without any clock: a free is written before the block is released and
+ * an allocation after it was obtained, so whatever must come first stood in its ring *before* the
+ * waiting record was committed. Once all heads were read again after that, and everything up to
+ * them was taken, or everything up to the stamp that follows the waiting record, waiting is over:
+ * the free is of a block that we never saw, or was taken for another block of the same address
+ * (struct heap_debt), or a record was lost. One case needs more care: a realloc releases its old
+ * block in the middle. Another thread's allocation of that address may be seen before the realloc's
+ * end; the pending realloc is then known to have moved, and its free is taken at once.
  */
 #include <errno.h>
 #include <sys/param.h>
@@ -18,9 +20,13 @@
 #include "base/huge.h"
 #include "source/heap_internal.h"
 
-/* Heads are read this often in one call before the caller gets its turn (flush, timeline, signals). */
+/*
+ * Heads are read this often in one call before the caller gets its turn (flush, timeline, signals).
+ */
 #define REFRESH_MAX 64
-/* Nor is it kept longer by threads that contradict each other as fast as their records are taken. */
+/*
+ * Nor is it kept longer by threads that contradict each other as fast as their records are taken.
+ */
 #define MERGE_MOST_NS 50000000u
 
 static inline void publish_tail(struct source_heap *heap, struct heap_ring *ring)
@@ -30,9 +36,10 @@ static inline void publish_tail(struct source_heap *heap, struct heap_ring *ring
 }
 
 /*
- * Count what stands in a closed ring from @ring->counted up to @to and nobody will take: record by record where the tags can
- * be read, behind that by the room it takes (an allocation and a free, with their stamps, have 32 bytes); at least @least,
- * for a rule may be broken without a record to blame for it.
+ * Count what stands in a closed ring from @ring->counted up to @to and nobody will take: record by
+ * record where the tags can be read, behind that by the room it takes (an allocation and a free,
+ * with their stamps, have 32 bytes); at least @least, for a rule may be broken without a record to
+ * blame for it.
  */
 static int report_unread(struct source_heap *heap, struct heap_ring *ring, uint64_t to,
 			 uint64_t least)
@@ -129,11 +136,12 @@ static int refresh_head(struct source_heap *heap, uint32_t i)
 }
 
 /*
- * Read the heads of all rings, twice: what the first reading found (safe) may be taken, since whatever had to come before
- * any of it, in whichever ring, was found by the second one at the latest. With one reading only, a ring that was read
- * late could hold what followed on records that an earlier one got meanwhile, for as long as we had lost the processor;
- * its frees would have been taken for those of earlier blocks. @first: the first reading looks at all rings, too, not
- * only at those that ever held data; @final: nobody writes any more.
+ * Read the heads of all rings, twice: what the first reading found (safe) may be taken, since
+ * whatever had to come before any of it, in whichever ring, was found by the second one at the
+ * latest. With one reading only, a ring that was read late could hold what followed on records that
+ * an earlier one got meanwhile, for as long as we had lost the processor; its frees would have been
+ * taken for those of earlier blocks. @first: the first reading looks at all rings, too, not only at
+ * those that ever held data; @final: nobody writes any more.
  */
 static int refresh_heads(struct source_heap *heap, bool first, bool final)
 {
@@ -165,8 +173,8 @@ static int refresh_heads(struct source_heap *heap, bool first, bool final)
 }
 
 /*
- * For the ends of waits. A target that writes on after its recording has ended, which none of our hooks does, is listened to
- * so often and no more: it would keep us for ever.
+ * For the ends of waits. A target that writes on after its recording has ended, which none of our
+ * hooks does, is listened to so often and no more: it would keep us for ever.
  */
 static int refresh_again(struct source_heap *heap, uint64_t *listened, bool final)
 {
@@ -178,7 +186,10 @@ static int refresh_again(struct source_heap *heap, uint64_t *listened, bool fina
 #define ROOM_FROM \
 	((size_t)32 << 10) /* what is touched less is left to the program: most end before */
 
-/* Of @bytes at @at, written from their begin on, the program has written @used: bring what comes next. *@there: brought so far. */
+/*
+ * Of @bytes at @at, written from their begin on, the program has written @used: bring what comes
+ * next. *@there: brought so far.
+ */
 static void bring(char *at, size_t bytes, size_t used, size_t *there)
 {
 	if (used < ROOM_FROM || *there == bytes || used + ROOM_AHEAD / 2 <= *there)
@@ -199,7 +210,10 @@ void heap_make_room(struct source_heap *heap)
 	size_t index = h->index_entries * sizeof(uint32_t);
 	size_t index_each = index / h->node_max;
 	bring(heap->tables.base + h->nodes_off, nodes, MIN(used, nodes), &heap->nodes_there);
-	/* the entries of a node's children stand where it does (unwind/nodes.h), or, of few, anywhere */
+	/*
+	 * the entries of a node's children stand where it does (unwind/nodes.h), or, of few,
+	 * anywhere
+	 */
 	bring(heap->tables.base + h->index_off, index,
 	      MIN(used / sizeof(struct wire_node) * index_each, index), &heap->index_there);
 	for (uint32_t i = 0; i < heap->merge.active_count; i++) {

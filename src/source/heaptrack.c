@@ -35,14 +35,17 @@ static int take_text(struct ht_reader *r, const char **at, const char *end, int 
 	return ht_take_text(at, end, r->info->format >= 3, whole, text, len);
 }
 
-/* ---- out ---------------------------------------------------------------------------------------------------- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 static int define_process(struct ht_reader *r, int ended)
 {
 	size_t bytes = r->cmdline.len;
 	char *split = NULL;
 	if (bytes) {
-		/* the file joins the arguments by spaces and does not quote: this is the best there is */
+		/*
+		 * the file joins the arguments by spaces and does not quote: this is the best there
+		 * is
+		 */
 		split = strndup(buf_cstr(&r->cmdline), bytes);
 		if (!split)
 			return ht_no_memory(r);
@@ -93,7 +96,7 @@ static int define(struct ht_reader *r, const struct def *def)
 	return rc < 0 ? rc : r->sink->define(r->sink, def, r->err);
 }
 
-/* ---- definitions -------------------------------------------------------------------------------------------- */
+/* ---- definitions ----------------------------------------------------------------------------- */
 
 static int on_name(struct ht_reader *r, const char *at, const char *end)
 {
@@ -105,7 +108,10 @@ static int on_name(struct ht_reader *r, const char *at, const char *end)
 	return rc < 0 ? ht_table_failed(r, rc, "names") : 0;
 }
 
-/* S leak:PATTERN: what the program's own makers do not want to hear of. Its readers pass over lines that are none. */
+/*
+ * S leak:PATTERN: what the program's own makers do not want to hear of. Its readers pass over lines
+ * that are none.
+ */
 static int on_rule(struct ht_reader *r, const char *line, const char *end)
 {
 	static const char head[] = "S leak:";
@@ -292,7 +298,10 @@ static int on_class(struct ht_reader *r, const char *at, const char *end)
 			 r->opt.max_definitions);
 	if (rc < 0)
 		return ht_table_failed(r, rc, "allocation classes");
-	/* the pair in 64 bits; where that is ambiguous (blocks of 1 TiB) equal classes just stay apart */
+	/*
+	 * the pair in 64 bits; where that is ambiguous (blocks of 1 TiB) equal classes just stay
+	 * apart
+	 */
 	uint64_t pair = bytes ^ trace << 40;
 	uint32_t home = r->class_count;
 	if (ht_map_find(&r->class_of_pair, pair, &home)) {
@@ -379,7 +388,7 @@ static int on_module(struct ht_reader *r, const char *at, const char *end)
 	return define(r, &def);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static int on_time(struct ht_reader *r, const char *at, const char *end)
 {
@@ -410,7 +419,10 @@ static int on_rss(struct ht_reader *r, const char *at, const char *end)
 	return 0;
 }
 
-/* A: all costs so far are reset. They were not sent yet when it stands where heaptrack writes it, at the start. */
+/*
+ * A: all costs so far are reset. They were not sent yet when it stands where heaptrack writes it,
+ * at the start.
+ */
 static int on_attach(struct ht_reader *r)
 {
 	if (r->events_sent)
@@ -428,7 +440,7 @@ static int on_attach(struct ht_reader *r)
 	return 0;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int on_version(struct ht_reader *r, const char *at, const char *end)
 {
@@ -513,8 +525,8 @@ static int handle(struct ht_reader *r, const char *line, const char *end)
 }
 
 /*
- * Arguments may hold line ends, which X writes as they are (python -c 'a\nb'): until the first line that makes sense,
- * lines belong to the command line. Blocks cannot come yet.
+ * Arguments may hold line ends, which X writes as they are (python -c 'a\nb'): until the first line
+ * that makes sense, lines belong to the command line. Blocks cannot come yet.
  */
 static int after_cmdline(struct ht_reader *r, const char *line, const char *end)
 {

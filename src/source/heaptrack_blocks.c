@@ -47,7 +47,9 @@ static inline int put_block(struct ht_reader *r, enum event_kind kind, uint64_t 
 {
 	struct event *event;
 	int rc;
-	/* nearly always there is room and nothing to tell before: one event is one round of stores */
+	/*
+	 * nearly always there is room and nothing to tell before: one event is one round of stores
+	 */
 	if (r->batched < HT_BATCH && r->process_defined && !r->process_stale)
 		event = &r->batch[r->batched++];
 	else if (!(event = ht_add_event(r, kind, &rc)))
@@ -146,7 +148,9 @@ int ht_short_lines(struct ht_reader *r)
 	const char *p = r->lines.text + r->lines.pos, *end = r->lines.text + r->lines.len;
 	uint64_t lines = 0, first, parent;
 	int rc = 0;
-	/* kind, space, number, space, number, newline; the last number may be looked at as a whole */
+	/*
+	 * kind, space, number, space, number, newline; the last number may be looked at as a whole
+	 */
 	while (rc == 0 && end - p >= 3 + 2 * HT_SHORT_HEX_BYTES && p[1] == ' ') {
 		const char *at = p + 2;
 		char kind = *p;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heaptrack_impl.h - what the reader's files share: heaptrack.c (lines, definitions), heaptrack_blocks.c (events). */
+/*
+ * heaptrack_impl.h - what the reader's files share: heaptrack.c (lines, definitions),
+ * heaptrack_blocks.c (events).
+ */
 #ifndef SOURCE_HEAPTRACK_IMPL_H
 #define SOURCE_HEAPTRACK_IMPL_H
 
@@ -10,7 +13,10 @@
 
 #define HT_BATCH 1024
 
-/* A definition that cannot be trusted: reading ends there, what came before stands. Positive, so never an errno. */
+/*
+ * A definition that cannot be trusted: reading ends there, what came before stands. Positive, so
+ * never an errno.
+ */
 #define STOP_HERE 1
 
 enum file_kind { KIND_UNKNOWN = 0, KIND_RAW, KIND_INTERPRETED };
@@ -19,8 +25,8 @@ struct class_row {
 	uint64_t bytes;
 	uint32_t stack;
 	uint32_t live; /* first of the chain of live blocks, number + 1 */
-	uint32_t
-		home; /* the class of equal size and trace that has the chain: files may number a pair twice */
+	/* the class of equal size and trace that has the chain: files may number a pair twice */
+	uint32_t home;
 };
 
 /* A loaded object of a raw file; equal ones have one number. */
@@ -70,7 +76,8 @@ struct ht_reader {
 	struct ht_blocks blocks;
 	struct ht_map block_of_pointer;
 	uint64_t last_alloc; /* class or pointer */
-	int last_valid; /* ... of the preceding allocation or free line, if that was an allocation */
+	/* ... of the preceding allocation or free line, if that was an allocation */
+	int last_valid;
 
 	struct event batch[HT_BATCH];
 	size_t batched;
@@ -81,7 +88,10 @@ int ht_no_memory(struct ht_reader *r);
 int ht_table_failed(struct ht_reader *r, int rc, const char *what);
 /** ht_begin() - define the process and the one thread, before anything refers to them. */
 int ht_begin(struct ht_reader *r);
-/** ht_trace() - one more stack. @ip: an address (raw) or the number of one (interpreted). 0, STOP_HERE or negative errno. */
+/**
+ * ht_trace() - one more stack. @ip: an address (raw) or the number of one (interpreted). 0,
+ * STOP_HERE or negative errno.
+ */
 int ht_trace(struct ht_reader *r, uint64_t ip, uint64_t parent);
 
 /* heaptrack_blocks.c */
@@ -93,9 +103,10 @@ int ht_lose(struct ht_reader *r, uint64_t allocations, uint32_t frees);
 int ht_on_alloc(struct ht_reader *r, const char *at, const char *end);
 int ht_on_free(struct ht_reader *r, const char *at, const char *end);
 /**
- * ht_short_lines() - take what is read already of an interpreted file as long as its lines are the usual ones: allocations,
- * frees and traces with short numbers, nearly all of a file. Another line is left for the caller. Return: 0, STOP_HERE (the
- * line that was refused is the last one counted) or negative errno.
+ * ht_short_lines() - take what is read already of an interpreted file as long as its lines are the
+ * usual ones: allocations, frees and traces with short numbers, nearly all of a file. Another line
+ * is left for the caller. Return: 0, STOP_HERE (the line that was refused is the last one counted)
+ * or negative errno.
  */
 int ht_short_lines(struct ht_reader *r);
 

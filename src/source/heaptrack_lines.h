@@ -26,13 +26,17 @@ void ht_lines_fini(struct ht_lines *lines);
  */
 int ht_lines_next(struct ht_lines *lines, const char **line, const char **end, struct err *err);
 
-/** ht_take_text() - a string field: "<hex length> <bytes>" if @sized, else up to the next space or (@whole) the end. */
+/**
+ * ht_take_text() - a string field: "<hex length> <bytes>" if @sized, else up to the next space or
+ * (@whole) the end.
+ */
 int ht_take_text(const char **at, const char *end, int sized, int whole, const char **text,
 		 size_t *len);
 
 /**
  * ht_take_hex() - a field of one to sixteen lower-case hexadecimal digits, after any one space.
- * Return: 1 and @at moved behind it; 0 and @at where it was if there is none. Inline: half the reader's time is here.
+ * Return: 1 and @at moved behind it; 0 and @at where it was if there is none. Inline: half the
+ * reader's time is here.
  */
 static inline int ht_take_hex(const char **at, const char *end, uint64_t *value)
 {
@@ -63,9 +67,10 @@ static inline int ht_take_hex(const char **at, const char *end, uint64_t *value)
 #define HT_SHORT_HEX_BYTES 8 /* what ht_short_hex() looks at */
 
 /**
- * ht_short_hex() - a field of one to seven digits at @p, where at least HT_SHORT_HEX_BYTES can be read: all of them at once,
- * as neither the digits nor their number can be guessed by a processor.
- * Return: the number of digits, behind which any other byte stands; 0 or 8 for other fields, with nothing in @value.
+ * ht_short_hex() - a field of one to seven digits at @p, where at least HT_SHORT_HEX_BYTES can be
+ * read: all of them at once, as neither the digits nor their number can be guessed by a processor.
+ * Return: the number of digits, behind which any other byte stands; 0 or 8 for other fields, with
+ * nothing in @value.
  */
 static inline unsigned ht_short_hex(const char *p, uint64_t *value)
 {
@@ -73,7 +78,10 @@ static inline unsigned ht_short_hex(const char *p, uint64_t *value)
 	uint64_t x;
 	memcpy(&x, p, sizeof(x));
 	x = le64toh(x);
-	/* the top bit of each byte: is it one of 0 to 9, of a to f? A carry only reaches bytes behind one that is neither. */
+	/*
+	 * the top bit of each byte: is it one of 0 to 9, of a to f? A carry only reaches bytes
+	 * behind one that is neither.
+	 */
 	uint64_t decimal = (x + 0x50 * each) & ~(x + 0x46 * each);
 	uint64_t letter = (x + 0x1f * each) & ~(x + 0x19 * each);
 	uint64_t other = ~(decimal | letter) & top;

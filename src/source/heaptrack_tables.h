@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heaptrack_tables.h - what the heaptrack reader remembers: names, live blocks, pointers. Private to the reader. */
+/*
+ * heaptrack_tables.h - what the heaptrack reader remembers: names, live blocks, pointers. Private
+ * to the reader.
+ */
 #ifndef SOURCE_HEAPTRACK_TABLES_H
 #define SOURCE_HEAPTRACK_TABLES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** ht_grow() - room for one more element in a malloc'd array; 0 or -ENOMEM. @max elements at most (-E2BIG). */
+/**
+ * ht_grow() - room for one more element in a malloc'd array; 0 or -ENOMEM. @max elements at most
+ * (-E2BIG).
+ */
 int ht_grow(void **array, size_t element_bytes, uint32_t count, uint32_t *cap, uint32_t max);
 
 /** struct ht_names - numbered strings, copied once. */
@@ -29,8 +35,8 @@ struct ht_block {
 };
 
 /**
- * struct ht_blocks - dense block numbers; each sits on one chain: that of the free ones, or (files without pointers)
- * that of its allocation class.
+ * struct ht_blocks - dense block numbers; each sits on one chain: that of the free ones, or (files
+ * without pointers) that of its allocation class.
  */
 struct ht_blocks {
 	uint32_t *next;

@@ -85,7 +85,7 @@ void jitmap_free(struct jitmap *m)
 	free(m);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int by_start(const void *a, const void *b)
 {
@@ -118,7 +118,10 @@ static int settle(struct jitmap *m)
 	return 0;
 }
 
-/* "JS:*name /a/file.js:12:34": what stands before the place is the name; @name is cut there. NULL: it tells no place. */
+/*
+ * "JS:*name /a/file.js:12:34": what stands before the place is the name; @name is cut there. NULL:
+ * it tells no place.
+ */
 static char *split_place(char *name, uint32_t *line)
 {
 	char *at = strrchr(name, ':'), *end;
@@ -226,7 +229,7 @@ const struct jit_code *jitmap_find(const struct jitmap *m, uint64_t addr)
 	return found;
 }
 
-/* ---- perf maps ------------------------------------------------------------------------------------------------------------- */
+/* ---- perf maps ------------------------------------------------------------------------------- */
 
 static const char *hex(const char *at, const char *end, uint64_t *to)
 {
@@ -263,7 +266,7 @@ size_t jitmap_text(struct jitmap *m, const char *text, size_t bytes)
 	return taken;
 }
 
-/* ---- jitdump --------------------------------------------------------------------------------------------------------------- */
+/* ---- jitdump --------------------------------------------------------------------------------- */
 
 struct record {
 	uint32_t id, bytes;
@@ -311,7 +314,7 @@ ssize_t jitmap_dump(struct jitmap *m, const void *bytes, size_t count)
 	return (ssize_t)taken;
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int open_below(const struct jitmap *m, const char *path)
 {
@@ -393,9 +396,12 @@ static void read_dump(struct jitmap *m)
 		ssize_t taken = got > 0 ? jitmap_dump(m, m->chunk, (size_t)got) : 0;
 		if (taken < 0)
 			m->dump.given_up = 1;
-		if (got == CHUNK &&
-		    taken ==
-			    0) { /* code larger than what is read at once has a name, too: it is passed by */
+		if (got == CHUNK && taken ==
+					    /*
+			     * code larger than what is read at once has a name, too: it is passed
+			     * by
+			     */
+					    0) {
 			struct record record;
 			memcpy(&record, m->chunk, sizeof(record));
 			taken = (ssize_t)record.bytes;

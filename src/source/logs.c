@@ -46,7 +46,7 @@ struct logs {
 	char data[LOGS_LINE_MAX];
 };
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int watch(struct logs *logs, int fd, unsigned tag, unsigned index)
 {
@@ -57,7 +57,10 @@ static int watch(struct logs *logs, int fd, unsigned tag, unsigned index)
 static void ask_for_room(int fd)
 {
 	int bytes = RECEIVE_BYTES, on = 1;
-	/* beyond rmem_max only with CAP_NET_ADMIN; what is granted is what we get, drops are counted */
+	/*
+	 * beyond rmem_max only with CAP_NET_ADMIN; what is granted is what we get, drops are
+	 * counted
+	 */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on));
@@ -196,7 +199,7 @@ int logs_fd(const struct logs *logs)
 	return logs->epoll_fd;
 }
 
-/* ---- receiving ---------------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 /* @cut: there was more of it. */
 static void take_line(struct logs *logs, const char *text, size_t len, int cut, logs_fn fn,
@@ -218,7 +221,9 @@ static void take_line(struct logs *logs, const char *text, size_t len, int cut, 
 		atomic_fetch_add(&logs->dropped, 1);
 }
 
-/* How many datagrams the kernel has thrown away on this socket, told with each that it hands over. */
+/*
+ * How many datagrams the kernel has thrown away on this socket, told with each that it hands over.
+ */
 static void note_overflow(struct logs *logs, unsigned tag, struct msghdr *msg)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
@@ -308,7 +313,10 @@ static unsigned longest_silent(const struct logs *logs)
 	return found;
 }
 
-/* A slot for a new sender: a free one, else that of the sender who was silent for longest; senders who died keep none. */
+/*
+ * A slot for a new sender: a free one, else that of the sender who was silent for longest; senders
+ * who died keep none.
+ */
 static unsigned find_slot(struct logs *logs, logs_fn fn, void *ctx)
 {
 	unsigned slot = longest_silent(logs);
@@ -327,7 +335,10 @@ static unsigned find_slot(struct logs *logs, logs_fn fn, void *ctx)
 	return slot;
 }
 
-/* No descriptor is left: a sender that stays in the queue would wake us for ever. 1 = it was turned away. */
+/*
+ * No descriptor is left: a sender that stays in the queue would wake us for ever. 1 = it was turned
+ * away.
+ */
 static int turn_away(struct logs *logs)
 {
 	if (logs->spare_fd < 0)
@@ -342,7 +353,10 @@ static int turn_away(struct logs *logs)
 	return fd >= 0;
 }
 
-/* Nothing can be accepted just now, for want of something: it is tried again later, and not at once for ever. */
+/*
+ * Nothing can be accepted just now, for want of something: it is tried again later, and not at once
+ * for ever.
+ */
 static void back_off(void)
 {
 	const struct timespec some = { .tv_nsec = 20000000 };
@@ -355,7 +369,10 @@ static void accept_clients(struct logs *logs, logs_fn fn, void *ctx)
 		int fd = accept4(logs->fds[TAG_TCP], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		int code = fd < 0 ? errno : 0;
 		if (code == EMFILE || code == ENFILE) {
-			/* one that is silent gives its own away, as it does where there are too many */
+			/*
+			 * one that is silent gives its own away, as it does where there are too
+			 * many
+			 */
 			unsigned slot = longest_silent(logs);
 			if (logs->clients[slot]) {
 				atomic_fetch_add(&logs->refused_clients, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * logs.h - a node's log lines as a source: syslog over UDP, TCP (RFC 6587, both framings) and unix datagram sockets,
- * parsed by net/syslog.h. Receiving never waits for the sink.
+ * logs.h - a node's log lines as a source: syslog over UDP, TCP (RFC 6587, both framings) and unix
+ * datagram sockets, parsed by net/syslog.h. Receiving never waits for the sink.
  */
 #ifndef SOURCE_LOGS_H
 #define SOURCE_LOGS_H
@@ -32,8 +32,8 @@ struct logs_stats {
 	uint64_t malformed;      /* not UTF-8, or empty */
 	uint64_t dropped;        /* refused by the sink */
 	uint64_t kernel_dropped; /* found no room in a socket's buffer; not in @received */
-	uint64_t
-		truncated; /* came longer than LOGS_LINE_MAX, or a sender ended in the middle of one */
+	/* came longer than LOGS_LINE_MAX, or a sender ended in the middle of one */
+	uint64_t truncated;
 	uint64_t refused_clients; /* TCP senders that were closed for a new one */
 };
 
@@ -44,7 +44,10 @@ int logs_fd(const struct logs *logs);
 
 /** Takes a line; strings are lent. Nonzero = no room: the line is dropped and counted. */
 typedef int (*logs_fn)(void *ctx, const struct log_line *line);
-/** logs_receive() - hand over what is there, waiting for nothing; a bounded number of lines a call. One thread at a time. */
+/**
+ * logs_receive() - hand over what is there, waiting for nothing; a bounded number of lines a call.
+ * One thread at a time.
+ */
 void logs_receive(struct logs *logs, logs_fn fn, void *ctx);
 /** logs_stats() - any thread. */
 void logs_stats(struct logs *logs, struct logs_stats *stats);

@@ -45,7 +45,7 @@ struct mapnames {
 	int failed; /* no memory while records came in */
 };
 
-/* ---- life ----------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct mapnames *mapnames_new(struct err *err)
 {
@@ -126,7 +126,7 @@ uint64_t mapnames_lost(struct mapnames *n)
 	return rc < 0 ? 0 : counts[WIRE_STACK_EXTENTS_LOST];
 }
 
-/* ---- who asked ------------------------------------------------------------------------------------------------------ */
+/* ---- who asked ------------------------------------------------------------------------------- */
 
 static int begins_with_one(const char *text, const char *const *words, size_t count)
 {
@@ -271,7 +271,7 @@ static int take_stack(void *ctx, const struct wire_stack *record)
 	return n->failed;
 }
 
-/* ---- what the kernel kept ------------------------------------------------------------------------------------------- */
+/* ---- what the kernel kept -------------------------------------------------------------------- */
 
 /* An extent (stack) or a name over [start, end), the newer the higher time_ns. */
 struct layer {
@@ -299,7 +299,9 @@ static int add_layer(struct layers *l, const struct layer *layer)
 	return 0;
 }
 
-/* The rules that the kernel has for names: printable, without what would end a name or a command. */
+/*
+ * The rules that the kernel has for names: printable, without what would end a name or a command.
+ */
 static int is_name(const char *text)
 {
 	size_t i = 0;
@@ -309,7 +311,10 @@ static int is_name(const char *text)
 	return i < WIRE_EXTENT_NAME_BYTES;
 }
 
-/* Does anything of [start, end) still exist? What does not is forgotten, so that the kernel's tables do not fill up. */
+/*
+ * Does anything of [start, end) still exist? What does not is forgotten, so that the kernel's
+ * tables do not fill up.
+ */
 static int is_mapped(const struct breakdown *b, uint64_t start, uint64_t end)
 {
 	size_t at = search_beyond(b->regions, b->region_count, sizeof(*b->regions),
@@ -323,8 +328,9 @@ union value {
 };
 
 /*
- * One entry after the other. Where the kernel deletes the one that was just read, the walk begins anew, so it is bounded; an
- * entry read twice does no harm. Only what is older than the list of mappings is judged by it.
+ * One entry after the other. Where the kernel deletes the one that was just read, the walk begins
+ * anew, so it is bounded; an entry read twice does no harm. Only what is older than the list of
+ * mappings is judged by it.
  */
 static int read_table(int fd, int names, const struct breakdown *b, struct layers *l)
 {
@@ -370,7 +376,7 @@ static int read_table(int fd, int names, const struct breakdown *b, struct layer
 	return rc;
 }
 
-/* ---- one over the other --------------------------------------------------------------------------------------------- */
+/* ---- one over the other ---------------------------------------------------------------------- */
 
 /* What is to be called how: for proc/names.h, with who asked for each. */
 struct pieces {
@@ -481,7 +487,7 @@ static int sweep(struct mapnames *n, struct layers *l, struct pieces *named, str
 	return rc;
 }
 
-/* ---- over the mappings ---------------------------------------------------------------------------------------------- */
+/* ---- over the mappings ----------------------------------------------------------------------- */
 
 /* As if the kernel had kept the name: the same rules say what it is. */
 static void describe_name(const struct names *names, size_t index, int part, struct region *piece,

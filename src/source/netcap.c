@@ -15,7 +15,10 @@
 	5000000ull  /* under traffic: how long records may pile up before they are fetched */
 #define WAIT_MS 100 /* the longest single wait */
 #define SWEEP_NS 1000000000ull /* how often it is asked whether closings were lost */
-/* the first marks who is gone, the second closes them and marks whose opening was still on its way, the third closes these */
+/*
+ * the first marks who is gone, the second closes them and marks whose opening was still on its way,
+ * the third closes these
+ */
 #define SWEEPS 3
 #define CLOCK_NS 1000000000ull /* how often wall clock is compared with the records' clock */
 
@@ -121,7 +124,10 @@ static int is_there(void *ctx, uint64_t cookie)
 	return netcap_bpf_socket(ctx, cookie) || errno != ENOENT;
 }
 
-/* The ring was just emptied. Where closings found no room in it, the kernel's table tells which connections are gone. */
+/*
+ * The ring was just emptied. Where closings found no room in it, the kernel's table tells which
+ * connections are gone.
+ */
 static int sweep(struct netcap *cap, struct netcap_sink *sink, struct err *err)
 {
 	struct wire_net_counters kernel;
@@ -264,7 +270,10 @@ int netcap_finish(struct netcap *cap, struct netcap_sink *sink, struct err *err)
 				: drain(cap, sink, err);
 	if (n >= 0 && cap->packet)
 		n = netcap_packet_rest(cap->packet, sink, err);
-	/* all that the kernel said was handed over: who is gone has closed, whatever the sweeps have seen of it by now */
+	/*
+	 * all that the kernel said was handed over: who is gone has closed, whatever the sweeps
+	 * have seen of it by now
+	 */
 	for (int pass = 0; n >= 0 && cap->bpf && pass < 2; pass++)
 		n = netcap_flows_sweep(cap->flows, clock_ns(CLOCK_REALTIME), is_there, cap->bpf,
 				       sink, err);

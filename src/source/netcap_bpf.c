@@ -37,7 +37,10 @@ struct netcap_bpf {
 	int drained, rc;
 };
 
-/* libbpf speaks through one hook a process, from the calling thread; its last words explain a refusal. */
+/*
+ * libbpf speaks through one hook a process, from the calling thread; its last words explain a
+ * refusal.
+ */
 static __thread char last_words[512];
 
 static int PRINTF(2, 0) keep_words(enum libbpf_print_level level, const char *fmt, va_list args)

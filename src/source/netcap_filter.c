@@ -71,7 +71,9 @@ int netcap_filter_tcp(int fd, const struct netcap_opt *opt, uint32_t loopback)
 	emit(&f, BPF_ST, 0, 0, 0);
 	emit(&f, LOAD(BPF_H), 42, 0, 0);
 	emit(&f, BPF_ST, 1, 0, 0);
-	/* both: the kernel wants the two words stored on every way here, and takes a return for one */
+	/*
+	 * both: the kernel wants the two words stored on every way here, and takes a return for one
+	 */
 	for (uint32_t slot = 0; slot < 2; slot++) {
 		emit(&f, BPF_LD | BPF_MEM, slot, 0, 0);
 		for (size_t i = 0; i < opt->port_count; i++)

@@ -301,7 +301,10 @@ int netcap_flows_data(struct netcap_flows *flows, const struct wire_net_data *d,
 		side->ring_full = 1;
 	}
 	int rc = net_order_put(&side->order, d->seq, time_ns, bytes, d->head.bytes, &to, err);
-	/* TCP has everything before that point, and it all passed here: what is missing before it is lost */
+	/*
+	 * TCP has everything before that point, and it all passed here: what is missing before it
+	 * is lost
+	 */
 	if (rc >= 0 && side->order.held)
 		rc = net_order_settle(&side->order, d->settled + 1, 0, time_ns, &to, err);
 	if (!side->order.held)

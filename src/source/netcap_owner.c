@@ -135,7 +135,7 @@ static int is_watched(const struct netcap_owner *owner, uint16_t port)
 	return index_of(owner, port) >= 0;
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------ */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 static int by_ports(const void *a, const void *b)
 {
@@ -441,7 +441,7 @@ int netcap_owner_look(struct netcap_owner *owner,
 	return owner->failed ? err_set(err, -ENOMEM, "cannot hold the table of sockets") : 0;
 }
 
-/* ---- what was seen ------------------------------------------------------------------------------------------------ */
+/* ---- what was seen --------------------------------------------------------------------------- */
 
 static int is_any(const uint8_t ip[16])
 {
@@ -549,7 +549,10 @@ int netcap_owner_each(const struct netcap_owner *owner,
 		const struct listener *listener = listener_of(owner, &local);
 		if (listener ? listener->ignored : !is)
 			continue;
-		/* nothing in the kernel remembers who opened it: who shares a port with a listener was accepted */
+		/*
+		 * nothing in the kernel remembers who opened it: who shares a port with a listener
+		 * was accepted
+		 */
 		who = listener ? listener->who : is->who;
 		if (is)
 			who.pid = is->who.pid;

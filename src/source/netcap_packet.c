@@ -23,8 +23,8 @@
 #define BLOCK_BYTES (128u << 10) /* more than the largest packet that offload makes */
 #define RING_BLOCKS_MIN 8u
 /*
- * How long packets may pile up in a block before it is handed over. A block that is not full counts like one that is: with 60 ms
- * the usual ring holds half a minute of thin traffic.
+ * How long packets may pile up in a block before it is handed over. A block that is not full counts
+ * like one that is: with 60 ms the usual ring holds half a minute of thin traffic.
  */
 #define RETIRE_MS 60
 #define AROUND_NS 1000000000ull /* how often /proc is looked through when nothing asks for it */
@@ -41,8 +41,8 @@ struct pair {
 };
 
 /*
- * Whose a socket was when its SYN had just been sent. A short connection is over before the ring's block is handed over, so these
- * packets come by a socket of their own as well, at once.
+ * Whose a socket was when its SYN had just been sent. A short connection is over before the ring's
+ * block is handed over, so these packets come by a socket of their own as well, at once.
  */
 struct answer {
 	struct pair pair;
@@ -67,7 +67,10 @@ struct netcap_packet {
 	struct netcap_flows *flows;
 	struct netcap_owner *owner;
 	struct netcap_track *track;
-	/* monotonic: of the last look around; earliest time of the next look, and of the next glance */
+	/*
+	 * monotonic: of the last look around; earliest time of the next look, and of the next
+	 * glance
+	 */
 	uint64_t around_ns, look_after_ns, glance_after_ns;
 	uint64_t looked_wall_ns, looks; /* wall clock at the last look's beginning; their number */
 	uint64_t asked_looks;           /* of looks when the packet at the front was refused */
@@ -84,7 +87,7 @@ struct netcap_packet {
 	int rc;
 };
 
-/* ---- opening ------------------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int no_packets(int rc, const char *what, struct err *err)
 {
@@ -107,7 +110,10 @@ static int open_ring(struct netcap_packet *packet, const struct netcap_opt *opt,
 				     .tp_frame_size = BLOCK_BYTES,
 				     .tp_frame_nr = packet->blocks,
 				     .tp_retire_blk_tov = RETIRE_MS };
-	/* of no protocol until the filter is there; without link headers, so that all interfaces look alike */
+	/*
+	 * of no protocol until the filter is there; without link headers, so that all interfaces
+	 * look alike
+	 */
 	packet->fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (packet->fd < 0)
 		return no_packets(-errno, "open a packet socket", err);
@@ -175,7 +181,10 @@ static const struct answer *answer_of(const struct netcap_packet *packet,
 	return NULL;
 }
 
-/* Whose a socket that asks is, as it was answered at once, or as of a look that is newer than the packet that asks. */
+/*
+ * Whose a socket that asks is, as it was answered at once, or as of a look that is newer than the
+ * packet that asks.
+ */
 static int whose(void *ctx, const struct net_tcp_segment *syn, struct netcap_owner_who *who)
 {
 	struct netcap_packet *packet = ctx;
@@ -219,7 +228,7 @@ void netcap_packet_free(struct netcap_packet *packet)
 	free(packet);
 }
 
-/* ---- whose sockets ------------------------------------------------------------------------------------------------ */
+/* ---- whose sockets --------------------------------------------------------------------------- */
 
 static void on_process(void *ctx, enum netcap_process what, uint32_t pid, uint16_t node_port)
 {
@@ -265,7 +274,10 @@ static int look(struct netcap_packet *packet, struct netcap_sink *sink, struct e
 	return rc < 0 ? rc : packet->rc;
 }
 
-/* 1 = all of @syns were answered; 0 = one is of a process that was not known at the last look, unless that was just now (@sure). */
+/*
+ * 1 = all of @syns were answered; 0 = one is of a process that was not known at the last look,
+ * unless that was just now (@sure).
+ */
 static int answer(struct netcap_packet *packet, const struct net_tcp_segment *syns, size_t count,
 		  int sure)
 {
@@ -321,8 +333,9 @@ static int adopt(void *ctx, const struct net_addr *local, const struct net_addr 
 }
 
 /*
- * A connection that is in the table and not among the tracked ones may have its first packets in a block that is not handed over
- * yet, or have had its last ones between look and reading. One that is so at two looks has not.
+ * A connection that is in the table and not among the tracked ones may have its first packets in a
+ * block that is not handed over yet, or have had its last ones between look and reading. One that
+ * is so at two looks has not.
  */
 static int adopt_unknown(void *ctx, const struct net_addr *local, const struct net_addr *remote,
 			 const struct netcap_owner_who *who, int accepted)
@@ -417,7 +430,7 @@ int netcap_packet_open(const struct netcap_opt *opt, struct netcap_flows *flows,
 	return rc;
 }
 
-/* ---- the ring ----------------------------------------------------------------------------------------------------- */
+/* ---- the ring -------------------------------------------------------------------------------- */
 
 static struct tpacket_block_desc *block_at(const struct netcap_packet *packet, uint32_t number)
 {
@@ -501,7 +514,10 @@ static int take(struct netcap_packet *packet, const struct tpacket3_hdr *head,
 				    sink, err);
 }
 
-/* What the ring holds, at most about DRAIN_MAX packets; packet->asked: the next one waits for a look. */
+/*
+ * What the ring holds, at most about DRAIN_MAX packets; packet->asked: the next one waits for a
+ * look.
+ */
 static int drain(struct netcap_packet *packet, struct netcap_sink *sink, struct err *err)
 {
 	int count = 0;
@@ -597,7 +613,10 @@ int netcap_packet_rest(struct netcap_packet *packet, struct netcap_sink *sink, s
 	uint64_t until = clock_ns(CLOCK_MONOTONIC) + REST_MS * 1000000ull;
 	int n = 0;
 	read_statistics(packet);
-	/* the last block is handed over when it is old enough, and the kernel has counted what is in it */
+	/*
+	 * the last block is handed over when it is old enough, and the kernel has counted what is
+	 * in it
+	 */
 	while (n >= 0 && packet->packets < packet->kept && clock_ns(CLOCK_MONOTONIC) < until) {
 		struct pollfd ring = { .fd = packet->fd, .events = POLLIN };
 		poll(&ring, 1, RETIRE_MS);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * netcap_packet.h - the back end behind NETCAP_PACKET: an AF_PACKET socket with a ring (TPACKET_V3) that sees every TCP packet of
- * this network namespace, for where BPF is not permitted. Needs CAP_NET_RAW to open, nothing later; without CAP_SYS_PTRACE (and
- * CAP_DAC_READ_SEARCH) only processes of the same user are recognised. One thread.
+ * netcap_packet.h - the back end behind NETCAP_PACKET: an AF_PACKET socket with a ring (TPACKET_V3)
+ * that sees every TCP packet of this network namespace, for where BPF is not permitted. Needs
+ * CAP_NET_RAW to open, nothing later; without CAP_SYS_PTRACE (and CAP_DAC_READ_SEARCH) only
+ * processes of the same user are recognised. One thread.
  */
 #ifndef SOURCE_NETCAP_PACKET_H
 #define SOURCE_NETCAP_PACKET_H

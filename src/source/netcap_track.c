@@ -12,14 +12,18 @@
 #define IN WIRE_NET_IN
 #define OUT WIRE_NET_OUT
 
-/* A recorded socket. Of each direction what its bytes' receiver said it has, and where the stream ends. */
+/*
+ * A recorded socket. Of each direction what its bytes' receiver said it has, and where the stream
+ * ends.
+ */
 struct tracked {
 	struct tracked *next; /* in its bucket, or of the free ones */
 	struct net_addr local, remote;
 	struct wire_net_socket socket; /* its last word */
 	uint32_t acked[2], fin_at[2];
 	uint8_t started[2], fin[2];
-	uint8_t told; /* a connection that asks is one once it asks, one that is asked for once it is confirmed */
+	/* a connection that asks is one once it asks, one that is asked for once it is confirmed */
+	uint8_t told;
 	uint8_t missing; /* from the table of sockets, how many looks in a row */
 	uint64_t last_ns, dropped_before;
 };
@@ -106,7 +110,7 @@ static int is_skipped(const struct netcap_track *track, uint16_t port)
 	return 0;
 }
 
-/* ---- beginning and end -------------------------------------------------------------------------------------------- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static struct tracked *take_slot(struct netcap_track *track)
 {
@@ -176,7 +180,10 @@ static int begin(struct netcap_track *track, const struct net_addr *local,
 	return late || !accepted ? tell(track, t, time_ns, sink, err) : 0;
 }
 
-/* What is known at the end. A receiver counts the end of the stream as a byte, and it may be the very packet that is missing. */
+/*
+ * What is known at the end. A receiver counts the end of the stream as a byte, and it may be the
+ * very packet that is missing.
+ */
 static void last_word(const struct netcap_track *track, struct tracked *t, int ended)
 {
 	for (int way = 0; way < 2; way++) {
@@ -225,9 +232,12 @@ static int start(struct netcap_track *track, struct tracked *t, int way, uint32_
 	return tell_first(track, t, way, sink, err);
 }
 
-/* ---- segments ----------------------------------------------------------------------------------------------------- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
-/* Is @seg, that of socket @t which goes @way, a reset that the receiver would believe: exactly where it waits. */
+/*
+ * Is @seg, that of socket @t which goes @way, a reset that the receiver would believe: exactly
+ * where it waits.
+ */
 static int is_reset(const struct tracked *t, const struct net_tcp_segment *seg, int way)
 {
 	if (!seg->rst)
@@ -247,7 +257,10 @@ static int take_ack(struct netcap_track *track, struct tracked *t, int other,
 	int rc = 0;
 	if (!seg->has_ack || seg->rst)
 		return 0;
-	/* of a connection that was found open, bytes are under way that nobody will see: its own first packet says more */
+	/*
+	 * of a connection that was found open, bytes are under way that nobody will see: its own
+	 * first packet says more
+	 */
 	if (!t->started[other] && !t->socket.late)
 		rc = start(track, t, other, seg->ack, sink, err);
 	uint32_t to = seg->ack;
@@ -365,7 +378,10 @@ int netcap_track_segment(struct netcap_track *track, const struct net_tcp_segmen
 			 enum netcap_track_way way, struct netcap_sink *sink, struct err *err)
 {
 	int rc = 0;
-	/* only the sender's view asks whose a socket is, so an -EAGAIN comes before anything has happened */
+	/*
+	 * only the sender's view asks whose a socket is, so an -EAGAIN comes before anything has
+	 * happened
+	 */
 	if (way & NETCAP_TRACK_LEAVES)
 		rc = view(track, seg, OUT, sink, err);
 	if (rc >= 0 && way & NETCAP_TRACK_REACHES)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * netcap_track.h - packets of a whole network namespace to the records of recorded sockets: which connections begin and end,
- * which way a segment goes, what its receiver has. Pure but for the question whose a socket is; feeds source/netcap_flows.h.
+ * netcap_track.h - packets of a whole network namespace to the records of recorded sockets: which
+ * connections begin and end, which way a segment goes, what its receiver has. Pure but for the
+ * question whose a socket is; feeds source/netcap_flows.h.
  *
- * Packets are strangers' bytes: a reset counts only where it can be real, memory is bounded by the number of connections.
- * One thread. A packet that acknowledges bytes has to come behind those bytes, as it does where both pass one tap.
+ * Packets are strangers' bytes: a reset counts only where it can be real, memory is bounded by the
+ * number of connections. One thread. A packet that acknowledges bytes has to come behind those
+ * bytes, as it does where both pass one tap.
  */
 #ifndef SOURCE_NETCAP_TRACK_H
 #define SOURCE_NETCAP_TRACK_H
@@ -24,7 +26,8 @@ struct netcap_track_opt {
 	const uint16_t *skip_remote_ports; /* copied */
 	size_t skip_remote_port_count;
 	/**
-	 * @whose: who sent @syn: 1 and *@who = recorded, 0 = not, -ENOENT = nobody knows any more, -EAGAIN = look first. With
+	 * @whose: who sent @syn: 1 and *@who = recorded, 0 = not, -ENOENT = nobody knows any
+	 *   more, -EAGAIN = look first. With
 	 * an acknowledgement it answers a connection, else it asks for one.
 	 */
 	int (*whose)(void *ctx, const struct net_tcp_segment *syn, struct netcap_owner_who *who);
@@ -41,9 +44,15 @@ struct netcap_track;
 struct netcap_track *netcap_track_new(const struct netcap_track_opt *opt,
 				      struct netcap_flows *flows, struct err *err);
 void netcap_track_free(struct netcap_track *track);
-/** netcap_track_dropped() - packets that the tap had no room for, since its beginning: what is missing next is lost there. */
+/**
+ * netcap_track_dropped() - packets that the tap had no room for, since its beginning: what is
+ * missing next is lost there.
+ */
 void netcap_track_dropped(struct netcap_track *track, uint64_t packets);
-/** netcap_track_segment() - in the tap's order. -EAGAIN from @whose: nothing happened, come again with the same. */
+/**
+ * netcap_track_segment() - in the tap's order. -EAGAIN from @whose: nothing happened, come again
+ * with the same.
+ */
 int netcap_track_segment(struct netcap_track *track, const struct net_tcp_segment *segment,
 			 enum netcap_track_way way, struct netcap_sink *sink, struct err *err);
 /** netcap_track_late() - a connection that was found open; nothing happens if it is known. */
@@ -54,14 +63,17 @@ int netcap_track_late(struct netcap_track *track, const struct net_addr *local,
 int netcap_track_has(struct netcap_track *track, const struct net_addr *local,
 		     const struct net_addr *remote);
 /**
- * netcap_track_sweep() - close connections that were silent since @before_ns and whose socket @is_there denies twice in a row:
- * their last packets were not seen.
+ * netcap_track_sweep() - close connections that were silent since @before_ns and whose socket
+ * @is_there denies twice in a row: their last packets were not seen.
  */
 int netcap_track_sweep(struct netcap_track *track, uint64_t before_ns, uint64_t time_ns,
 		       int (*is_there)(void *ctx, const struct net_addr *local,
 				       const struct net_addr *remote),
 		       void *ctx, struct netcap_sink *sink, struct err *err);
-/** netcap_track_last() - what is known of the socket @cookie, for netcap_flows_finish(); @ctx is the struct netcap_track. */
+/**
+ * netcap_track_last() - what is known of the socket @cookie, for netcap_flows_finish(); @ctx is the
+ * struct netcap_track.
+ */
 const struct wire_net_socket *netcap_track_last(void *ctx, uint64_t cookie);
 void netcap_track_stats(const struct netcap_track *track, struct netcap_track_stats *stats);
 

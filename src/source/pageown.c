@@ -141,7 +141,7 @@ static int refused(struct pageown *p, int rc, const char *what, struct err *err)
 			     "check' lists what is missing");
 }
 
-/* ---- what this kernel has ------------------------------------------------------------------------------------------- */
+/* ---- what this kernel has -------------------------------------------------------------------- */
 
 /* Arguments of a tracepoint, the first hidden one included; 0: this kernel does not have it. */
 static uint32_t tracepoint_args(const struct btf *btf, const char *name)
@@ -155,7 +155,10 @@ static uint32_t tracepoint_args(const struct btf *btf, const char *name)
 	return t && btf_is_func_proto(t) ? btf_vlen(t) : 0;
 }
 
-/* From the 7th version on programs on raw tracepoints are preempted: bpf/preempted.h. Return: 1 where what those need is there. */
+/*
+ * From the 7th version on programs on raw tracepoints are preempted: bpf/preempted.h. Return: 1
+ * where what those need is there.
+ */
 static int needs_classic(const struct btf *btf)
 {
 	static const char *const types[] = {
@@ -279,7 +282,7 @@ static uint64_t span_pages(void)
 	return end;
 }
 
-/* ---- loading -------------------------------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static uint64_t bounded(uint64_t value, uint64_t otherwise, uint64_t max)
 {
@@ -349,7 +352,10 @@ static int set_up(struct pageown *p, struct err *err)
 		rc = bpf_map__set_value_size(s->maps.walk_words, (uint32_t)words);
 	if (!rc)
 		rc = bpf_map__set_max_entries(s->maps.walk_rules, rules);
-	/* as the kernel books them: tables by their size, an entry of a hash by its key, value and links */
+	/*
+	 * as the kernel books them: tables by their size, an entry of a hash by its key, value and
+	 * links
+	 */
 	p->kernel_bytes = p->owner_bytes + p->heads_bytes + p->live_bytes + p->pool_bytes +
 			  p->stacks_max * 80ull + windows * 96ull + words +
 			  rules * sizeof(struct wire_stack_rules) +
@@ -366,7 +372,10 @@ static void *map_table(struct bpf_map *map, uint64_t bytes, const char *what, st
 		err_set(err, -errno, "cannot map the kernel's table of %s", what);
 		return NULL;
 	}
-	/* a child would be given 20,000 entries of its page table, and have them taken away when it execs: 10 ms */
+	/*
+	 * a child would be given 20,000 entries of its page table, and have them taken away when it
+	 * execs: 10 ms
+	 */
 	madvise(at, bytes, MADV_DONTFORK);
 	return at;
 }
@@ -394,7 +403,9 @@ static int open_rest(struct pageown *p, struct err *err)
 	p->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (!p->ring || p->epoll < 0 || watch(p, ring_buffer__epoll_fd(p->ring)) < 0)
 		return err_set(err, -errno, "cannot open the ring of process events");
-	/* where faults are not told, the machine's mappings are listened to: dearer for everybody */
+	/*
+	 * where faults are not told, the machine's mappings are listened to: dearer for everybody
+	 */
 	p->announcements = p->faults ? NULL : bpfstack_events_new();
 	for (uint32_t i = 0; p->announcements && i < bpfstack_events_count(p->announcements); i++)
 		watch(p, bpfstack_events_fd(p->announcements, i));
@@ -403,7 +414,10 @@ static int open_rest(struct pageown *p, struct err *err)
 	return bpftables_open(p->tables, &maps, err);
 }
 
-/* The numbers that the kernel gives to pages which we touch, beside the addresses of their struct page. */
+/*
+ * The numbers that the kernel gives to pages which we touch, beside the addresses of their struct
+ * page.
+ */
 static int find_vmemmap(struct pageown *p, struct err *err)
 {
 	struct pages_bpf *s = p->skeleton;
@@ -522,7 +536,7 @@ int pageown_attach(struct pageown *p, struct err *err)
 	return rc;
 }
 
-/* ---- the tables that are not arrays --------------------------------------------------------------------------------- */
+/* ---- the tables that are not arrays ---------------------------------------------------------- */
 
 int pageown_map_process(struct pageown *p, pid_t pid, const struct wire_pages_process *process)
 {
@@ -618,8 +632,9 @@ static int stands_in(const char *name)
 }
 
 /*
- * What ran while it ran already on the same CPU is left out by the kernel, and counted. Where another program stands in, what neither
- * saw is as much as the one of them missed that missed less, at most.
+ * What ran while it ran already on the same CPU is left out by the kernel, and counted. Where
+ * another program stands in, what neither saw is as much as the one of them missed that missed
+ * less, at most.
  */
 static uint64_t missed(struct pageown *p, uint64_t *runs, uint64_t *run_ns, uint32_t *verified)
 {

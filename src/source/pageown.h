@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pageown.h - every resident page of some processes by the call stack that made it so: the loader of bpf/pages.bpf.c, and the
- * reading that joins its tables with the page tables of the processes.
+ * pageown.h - every resident page of some processes by the call stack that made it so: the loader
+ * of bpf/pages.bpf.c, and the reading that joins its tables with the page tables of the processes.
  *
- * Calls in order of use: new, load, attach, follow (or launch around a fork), then poll and read as long as wanted, detach,
- * free. Of those that take the
- * struct, one thread at a time; what pageown_read() returns may go to other threads. Needs CAP_BPF, CAP_PERFMON and
- * CAP_SYS_ADMIN (page numbers), for processes of others CAP_SYS_PTRACE; pageown_drop_privileges() keeps what following needs.
+ * Calls in order of use: new, load, attach, follow (or launch around a fork), then poll and read as
+ * long as wanted, detach, free. Of those that take the struct, one thread at a time; what
+ * pageown_read() returns may go to other threads. Needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN
+ * (page numbers), for processes of others CAP_SYS_PTRACE; pageown_drop_privileges() keeps what
+ * following needs.
  */
 #ifndef SOURCE_PAGEOWN_H
 #define SOURCE_PAGEOWN_H
@@ -23,17 +24,20 @@ struct pageown_opt {
 	uint32_t stacks_max;  /* distinct stacks that are told apart; 0 = 65536, at most 4 Mi */
 	uint32_t frame_words; /* room for their frames; 0 = 32 a stack */
 	uint32_t windows_max; /* 64 KiB stretches in which mapped files are followed; 0 = 65536 */
-	uint32_t
-		table_bytes; /* of unwind tables; 0 = by what is followed when it is loaded, 16 MiB at least */
+	/* of unwind tables; 0 = by what is followed when it is loaded, 16 MiB at least */
+	uint32_t table_bytes;
 	const char *cache_dir; /* of tables, as unwind_rows_new() */
-	const char *
-		take_name; /* processes of that name (15 bytes count) are taken up by the kernel side as they exec */
+	/* processes of that name (15 bytes count) are taken up by the kernel side as they exec */
+	const char *take_name;
 	int take_children; /* and their children */
 	int tell_execs;    /* PAGES_EXEC of every process of the machine */
 };
 
 enum pageown_event_kind { PAGES_FORKED, PAGES_EXECED, PAGES_ENDED };
-/** struct pageown_event - @followed: it is one of ours (an exec of another process is told where tell_execs is set). */
+/**
+ * struct pageown_event - @followed: it is one of ours (an exec of another process is told where
+ * tell_execs is set).
+ */
 struct pageown_event {
 	enum pageown_event_kind kind;
 	pid_t pid, parent;
@@ -45,22 +49,30 @@ struct pageown *pageown_new(const struct pageown_opt *opt, struct err *err);
 void pageown_free(struct pageown *pages);
 void pageown_freep(struct pageown **pages);
 
-/** pageown_load() - ask the kernel what it has, size the tables, pass the verifier, learn where the list of pages is. Some 0.1 s. */
+/**
+ * pageown_load() - ask the kernel what it has, size the tables, pass the verifier, learn where the
+ * list of pages is. Some 0.1 s.
+ */
 int pageown_load(struct pageown *pages, struct err *err);
 /** pageown_attach() - from here on allocations are seen; nothing is followed yet. */
 int pageown_attach(struct pageown *pages, struct err *err);
 
 /**
- * pageown_follow() - take up process @pid, which runs: what it has by now is "before attach" for ever. @children: those that it
- * forks from now on, too. -ESRCH when it is gone, -EPERM where its page table may not be read.
+ * pageown_follow() - take up process @pid, which runs: what it has by now is "before attach" for
+ * ever. @children: those that it forks from now on, too. -ESRCH when it is gone, -EPERM where its
+ * page table may not be read.
  */
 int pageown_follow(struct pageown *pages, pid_t pid, int children, struct err *err);
 /**
- * pageown_launch() - call it with 1 before forking the program that is to be followed from its first page on, and with 0 and its
- * pid once it runs (0: none came of it). Meanwhile the caller itself is followed, so that its child is.
+ * pageown_launch() - call it with 1 before forking the program that is to be followed from its
+ * first page on, and with 0 and its pid once it runs (0: none came of it). Meanwhile the caller
+ * itself is followed, so that its child is.
  */
 int pageown_launch(struct pageown *pages, int begin, pid_t pid, int children, struct err *err);
-/** pageown_expect() - program @name, found as a shell would, is started next: what its code's table takes is not lost then. */
+/**
+ * pageown_expect() - program @name, found as a shell would, is started next: what its code's table
+ * takes is not lost then.
+ */
 void pageown_expect(struct pageown *pages, const char *name);
 void pageown_unfollow(struct pageown *pages, pid_t pid);
 
@@ -74,20 +86,27 @@ void pageown_stop(struct pageown *pages);
 /** pageown_fd() - becomes readable when pageown_poll() has something to do. */
 int pageown_fd(const struct pageown *pages);
 /**
- * pageown_poll() - hand over what became of processes since the last call; before pageown_start(), take in what the kernel told,
- * too. Does not wait. @event may be NULL; it may call anything here.
+ * pageown_poll() - hand over what became of processes since the last call; before pageown_start(),
+ * take in what the kernel told, too. Does not wait. @event may be NULL; it may call anything here.
  */
 int pageown_poll(struct pageown *pages, void (*event)(void *ctx, const struct pageown_event *event),
 		 void *ctx, struct err *err);
 
 /**
- * pageown_read() - walk the page tables of all that is followed. Some 13 ms a resident GiB of 4 KiB pages; the targets are not
- * stopped. Processes that ended stay with their last reading. Return: a new shot, put by the caller.
+ * pageown_read() - walk the page tables of all that is followed. Some 13 ms a resident GiB of 4 KiB
+ * pages; the targets are not stopped. Processes that ended stay with their last reading. Return: a
+ * new shot, put by the caller.
  */
 int pageown_read(struct pageown *pages, struct page_shot **shot, struct err *err);
-/** pageown_name() - look the names of @frames up, some of which may be named or come again; the first time of a file opens it. */
+/**
+ * pageown_name() - look the names of @frames up, some of which may be named or come again; the
+ * first time of a file opens it.
+ */
 void pageown_name(struct pageown *pages, const struct page_frame *const *frames, size_t count);
-/** pageown_resolve() - the same of all rows in @shot; @live: and of what its processes caused and nobody has mapped. */
+/**
+ * pageown_resolve() - the same of all rows in @shot; @live: and of what its processes caused and
+ * nobody has mapped.
+ */
 void pageown_resolve(struct pageown *pages, const struct page_shot *shot, int live);
 /** pageown_resolve_all() - of all stacks that were ever in a shot. */
 void pageown_resolve_all(struct pageown *pages);
@@ -113,7 +132,10 @@ struct pageown_info {
 };
 int pageown_info(struct pageown *pages, struct pageown_info *info, struct err *err);
 
-/** pageown_drop_privileges() - of this thread and its own: all but what opening the page tables of processes to come needs. */
+/**
+ * pageown_drop_privileges() - of this thread and its own: all but what opening the page tables of
+ * processes to come needs.
+ */
 int pageown_drop_privileges(struct pageown *pages, struct err *err);
 /** pageown_detach() - end all programs; the owner table stays readable until pageown_free(). */
 void pageown_detach(struct pageown *pages);

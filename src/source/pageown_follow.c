@@ -112,7 +112,10 @@ static void leave(struct pageown *p, struct followed *f)
 	p->followed_count--;
 }
 
-/* Where its code is. A process without is one that ended, or a kernel thread: told by target_open(). */
+/*
+ * Where its code is. A process without is one that ended, or a kernel thread: told by
+ * target_open().
+ */
 static void learn(struct pageown *p, struct followed *f)
 {
 	struct err ignored = { 0 };
@@ -166,7 +169,10 @@ static int launch(struct pageown *p, int begin, pid_t pid, int children, struct 
 					   .flags = WIRE_PAGES_FOLLOW };
 	struct err ignored = { 0 };
 	if (begin) {
-		/* the loader and the C library are mostly the same files: their tables are there when it begins */
+		/*
+		 * the loader and the C library are mostly the same files: their tables are there
+		 * when it begins
+		 */
 		bpftables_add(p->tables, (uint32_t)getpid(), &ignored);
 		int rc = pageown_map_process(p, getpid(), &self);
 		return rc < 0 ? err_set(err, rc, "cannot follow a program that is started") : 0;
@@ -385,8 +391,9 @@ int pageown_poll(struct pageown *p, void (*event)(void *ctx, const struct pageow
 }
 
 /*
- * Stacks are named at least once in TURN_MS while new ones come: their code may be unmapped, which nobody tells. Once a turn has
- * brought nothing the kernel side is asked to tell of the next, and nothing is looked at until then.
+ * Stacks are named at least once in TURN_MS while new ones come: their code may be unmapped, which
+ * nobody tells. Once a turn has brought nothing the kernel side is asked to tell of the next, and
+ * nothing is looked at until then.
  */
 static void *run(void *ctx)
 {

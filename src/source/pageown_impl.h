@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pageown_impl.h - the inside of struct pageown: pageown.c loads, pageown_follow.c knows processes, pageown_stacks.c names, pageown_walk.c and pageown_rows.c count. */
+/*
+ * pageown_impl.h - the inside of struct pageown: pageown.c loads, pageown_follow.c knows processes,
+ * pageown_stacks.c names, pageown_walk.c and pageown_rows.c count.
+ */
 #ifndef SOURCE_PAGEOWN_IMPL_H
 #define SOURCE_PAGEOWN_IMPL_H
 
@@ -140,8 +143,9 @@ struct pageown {
 	uint64_t *seen; /* a bit a page */
 
 	/*
-	 * What changes with processes and mappings is done by a thread of its own, at once: until code is described, stacks in it
-	 * are short. All public functions but the resolving ones hold the lock.
+	 * What changes with processes and mappings is done by a thread of its own, at once: until
+	 * code is described, stacks in it are short. All public functions but the resolving ones
+	 * hold the lock.
 	 */
 	pthread_mutex_t lock;
 	pthread_t thread;
@@ -160,7 +164,10 @@ int pageown_map_process(struct pageown *p, pid_t pid, const struct wire_pages_pr
 void pageown_unmap_process(struct pageown *p, pid_t pid);
 int pageown_window(struct pageown *p, pid_t pid, uint64_t window, struct wire_pages_window *out);
 uint32_t pageown_next(const struct pageown *p);
-/** pageown_sleep() - 1: from now on the next stack that is new is told, through the ring; 0: no more. */
+/**
+ * pageown_sleep() - 1: from now on the next stack that is new is told, through the ring; 0: no
+ * more.
+ */
 void pageown_sleep(struct pageown *p, int asleep);
 void pageown_moved(const struct pageown *p, uint64_t *moved, uint64_t *stale);
 void pageown_lost(struct pageown *p, uint64_t lost[PAGES_LOSSES]);
@@ -179,7 +186,10 @@ int pageown_drop_own(struct err *err);
 
 uint64_t pageown_pool_used(const struct pageown *p);
 void pageown_forget_hash(struct pageown *p, uint64_t hash);
-/** pageown_put_ring() - give number @id, which has room for @frames, to the kernel side; -ENOSPC: that ring is full. */
+/**
+ * pageown_put_ring() - give number @id, which has room for @frames, to the kernel side; -ENOSPC:
+ * that ring is full.
+ */
 int pageown_put_ring(struct pageown *p, uint32_t frames, uint32_t id);
 
 /* pageown_follow.c */
@@ -195,18 +205,27 @@ int pageown_open(struct followed *f, struct err *err);
 void pageown_close(struct followed *f);
 
 /* pageown_stacks.c */
-/** pageown_image() - the image of @pid after @epoch execs; made where it is new. NULL without memory. */
+/**
+ * pageown_image() - the image of @pid after @epoch execs; made where it is new. NULL without
+ * memory.
+ */
 struct pageown_image *pageown_image(struct pageown *p, pid_t pid, uint32_t epoch);
 /** pageown_image_fork() - that of @pid, which was forked from whose is @like: what it was then. */
 struct pageown_image *pageown_image_fork(struct pageown *p, pid_t pid,
 					 const struct pageown_image *like);
 /** pageown_image_learn() - take over what the tables know of @pid's code. */
 void pageown_image_learn(struct pageown *p, struct pageown_image *image);
-/** pageown_take_stacks() - name the frames of all stacks that the kernel side has numbered meanwhile, while their code is mapped; @all: events, too, have all been taken. */
+/**
+ * pageown_take_stacks() - name the frames of all stacks that the kernel side has numbered
+ * meanwhile, while their code is mapped; @all: events, too, have all been taken.
+ */
 void pageown_take_stacks(struct pageown *p, int all);
 /** pageown_stack() - the stack of the kernel's number @id; NULL for those that are none. */
 const struct page_stack *pageown_stack(struct pageown *p, uint32_t id);
-/** pageown_give_back() - make room in the tables of stacks, once they are half full; at most four times a second. */
+/**
+ * pageown_give_back() - make room in the tables of stacks, once they are half full; at most four
+ * times a second.
+ */
 void pageown_give_back(struct pageown *p);
 void pageown_sweep_frames(struct pageown *p);
 void pageown_stacks_fini(struct pageown *p);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pageown_rows.c - what walks over page tables come to: rows that add up, per process and for all of them together. */
+/*
+ * pageown_rows.c - what walks over page tables come to: rows that add up, per process and for all
+ * of them together.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,8 +169,8 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 		process->cmdline_bytes = bytes > 0 ? (size_t)bytes : 0;
 		read_smaps(f, process);
 		/*
-		 * Stacks that came during the walk, too: on a busy machine it lasts. What else is told meanwhile may move the
-		 * list of processes, or be another program in this one.
+		 * Stacks that came during the walk, too: on a busy machine it lasts. What else is
+		 * told meanwhile may move the list of processes, or be another program in this one.
 		 */
 		rc = add_cells(w, process, cap, 0);
 		f = w->f = &w->p->followed[w->at];
@@ -185,7 +188,10 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 	return 0;
 }
 
-/* What stacks of this process have beside: page cache, the kernel's own, and what nobody has mapped. */
+/*
+ * What stacks of this process have beside: page cache, the kernel's own, and what nobody has
+ * mapped.
+ */
 static int add_unmapped(struct walk *w, pid_t pid, struct page_process *to, size_t *cap)
 {
 	int rc = 0;

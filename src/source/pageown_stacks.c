@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages_stacks.c - stacks of the kernel's numbers become frames in files, while the code is still mapped; names come later. */
+/*
+ * pages_stacks.c - stacks of the kernel's numbers become frames in files, while the code is still
+ * mapped; names come later.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +36,12 @@ static int grow(void *all, size_t count, size_t *cap, size_t size)
 	return 0;
 }
 
-/* ---- whose files ---------------------------------------------------------------------------------------------------- */
+/* ---- whose files ----------------------------------------------------------------------------- */
 
-/* Names come from the file system that the process sees; it stays open, so that they do when the process is gone. */
+/*
+ * Names come from the file system that the process sees; it stays open, so that they do when the
+ * process is gone.
+ */
 static struct sym *sym_of(struct pageown *p, pid_t pid)
 {
 	char path[64];
@@ -236,7 +242,7 @@ void pageown_image_learn(struct pageown *p, struct pageown_image *image)
 			image->program = image->places[i].module;
 }
 
-/* ---- frames --------------------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static const struct symbol nothing[1];
 
@@ -328,7 +334,10 @@ static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_
 	for (uint16_t i = 0; i < count; i++) {
 		const struct page_frame *frame = locate(p, image, p->pool[at + i],
 							i == 0 && (head->flags & WIRE_PAGES_EXACT));
-		/* the kernel's walk takes any word for a frame pointer: what leads to no file's code was none */
+		/*
+		 * the kernel's walk takes any word for a frame pointer: what leads to no file's
+		 * code was none
+		 */
 		if (!frame || (i && head->flags & WIRE_PAGES_UNTABLED && !frame->module->path[0]))
 			break;
 		stack->frames[stack->count++] = frame;
@@ -341,8 +350,8 @@ static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_
 }
 
 /*
- * Code of no file lies elsewhere with each exec: frames in it that no stack holds any more are forgotten. Nobody else keeps them:
- * they have no name that would be asked for later.
+ * Code of no file lies elsewhere with each exec: frames in it that no stack holds any more are
+ * forgotten. Nobody else keeps them: they have no name that would be asked for later.
  */
 void pageown_sweep_frames(struct pageown *p)
 {
@@ -428,8 +437,9 @@ static int has_pages(const struct pageown *p, uint32_t id)
 }
 
 /*
- * Stacks of processes that have ended, and of which no page is left, make room for others. First their hash is forgotten, so that
- * no program finds the number any more; those that did a moment before have a quarter of a second to be done with it.
+ * Stacks of processes that have ended, and of which no page is left, make room for others. First
+ * their hash is forgotten, so that no program finds the number any more; those that did a moment
+ * before have a quarter of a second to be done with it.
  */
 void pageown_give_back(struct pageown *p)
 {
@@ -518,8 +528,8 @@ static int lacks_files(const struct pageown *p, const struct page_stack *stack, 
 }
 
 /*
- * A library's code runs some milliseconds before anybody has told of its mapping: what was taken for code made at run time is looked
- * up again where more is known since.
+ * A library's code runs some milliseconds before anybody has told of its mapping: what was taken
+ * for code made at run time is looked up again where more is known since.
  */
 static void look_again(struct pageown *p, uint32_t id)
 {
@@ -546,7 +556,7 @@ const struct page_stack *pageown_stack(struct pageown *p, uint32_t id)
 	return p->stacks[id];
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void resolve(struct page_frame *frame)
 {

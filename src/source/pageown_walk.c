@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages_walk.c - the exact reading: each page that a process has in its page tables is looked up in the kernel side's table of
- * owners. What has no owner there is told by the 64 KiB window that it was mapped in, by the stack that it had at the last walk,
- * or stands on a line of its own with the reason; so the sum is what the kernel's own walk (smaps) finds.
+ * pages_walk.c - the exact reading: each page that a process has in its page tables is looked up in
+ * the kernel side's table of owners. What has no owner there is told by the 64 KiB window that it
+ * was mapped in, by the stack that it had at the last walk, or stands on a line of its own with the
+ * reason; so the sum is what the kernel's own walk (smaps) finds.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +27,8 @@
 #define ENTRY_GUARD (1ull << 58)
 #define ENTRY_PFN ((1ull << 55) - 1)
 #define ENTRY_SWAP_TYPE 31u
-#define SWAP_TYPE_FILES \
-	22u /* from there on it is none of a swap file: a page that is being moved, poisoned, a marker */
+/* from there on it is none of a swap file: a page that is being moved, poisoned, a marker */
+#define SWAP_TYPE_FILES 22u
 #define SETTLE_NS 1000000
 #define SETTLE_MOST 100u /* waits a walk */
 #define FLAG_SWAPBACKED (1ull << 14)
@@ -41,7 +42,7 @@
 #define SPARSE_BYTES (64ull << 20) /* of a mapping whose present stretches are asked for first */
 #define HUGE (2ull << 20)
 
-/* ---- the stack that a page had last time -------------------------------------------------------------------------- */
+/* ---- the stack that a page had last time ----------------------------------------------------- */
 
 void sticky_free(struct sticky *sticky)
 {
@@ -83,7 +84,7 @@ static struct sticky_block *sticky_block(struct sticky *sticky, uint64_t number,
 	return block;
 }
 
-/* ---- one walk ------------------------------------------------------------------------------------------------------- */
+/* ---- one walk -------------------------------------------------------------------------------- */
 
 static int take_mapping(void *ctx, struct region *region)
 {
@@ -145,7 +146,8 @@ static uint32_t window_file(struct walk *w, uint64_t addr)
 }
 
 /*
- * From 6.18 on a fault maps all pages that the page cache holds as one, up to 2 MiB: its window is the one of any of them.
+ * From 6.18 on a fault maps all pages that the page cache holds as one, up to 2 MiB: its window is
+ * the one of any of them.
  */
 static uint32_t folio_file(struct walk *w, const struct mapping *m, uint64_t addr, uint64_t pfn)
 {
@@ -189,7 +191,8 @@ static uint32_t any_of(const struct sticky_block *block)
 }
 
 /*
- * khugepaged makes one page of 2 MiB of which some was touched: the rest is there because of whoever touched that.
+ * khugepaged makes one page of 2 MiB of which some was touched: the rest is there because of
+ * whoever touched that.
  */
 static uint32_t huge_anon(struct walk *w, uint64_t addr, uint64_t pfn)
 {
@@ -315,7 +318,10 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 		kind = PAGES_HUGETLB;
 	else if (entry & ENTRY_FILE)
 		kind = is_shmem(w, m, pfn) ? PAGES_SHMEM : PAGES_FILE;
-	/* told as a file's; the huge page of zeros was allocated for the first who read one, for the kernel's own use */
+	/*
+	 * told as a file's; the huge page of zeros was allocated for the first who read one, for
+	 * the kernel's own use
+	 */
 	if (!m->is_file && (!owner || owner & WIRE_PAGES_KERNEL) && is_zero(w, addr, pfn))
 		return;
 	int first = is_first(w, pfn);
@@ -376,7 +382,10 @@ static void take_swapped(struct walk *w, struct mapping *m, uint64_t addr)
 		w->new_block->stack[slot] = before;
 }
 
-/* A page that is being moved to another place is there again in a moment: its entry then, the same one where it is none. */
+/*
+ * A page that is being moved to another place is there again in a moment: its entry then, the same
+ * one where it is none.
+ */
 static uint64_t settled(struct walk *w, uint64_t at, uint64_t entry)
 {
 	const struct timespec pause = { .tv_nsec = SETTLE_NS };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pageown_walk.h - one walk over a process's page tables: pageown_walk.c takes the pages, pageown_rows.c makes a reading of them. */
+/*
+ * pageown_walk.h - one walk over a process's page tables: pageown_walk.c takes the pages,
+ * pageown_rows.c makes a reading of them.
+ */
 #ifndef SOURCE_PAGEOWN_WALK_H
 #define SOURCE_PAGEOWN_WALK_H
 
@@ -53,7 +56,10 @@ struct walk {
 		*seen_kernel; /* pages of a stack that somebody has mapped; over all processes */
 };
 
-/** pageown_walk() - list the mappings of @w->f and take all their pages into cells. 0, -ESRCH where it is ending, or negative errno. */
+/**
+ * pageown_walk() - list the mappings of @w->f and take all their pages into cells. 0, -ESRCH where
+ * it is ending, or negative errno.
+ */
 int pageown_walk(struct walk *w, struct err *err);
 
 #endif

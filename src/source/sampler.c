@@ -109,8 +109,8 @@ static int refused(int rc, const char *what, struct err *err)
 }
 
 /*
- * The chance of a block of @bytes. Exact for the largest of the sizes that share it; whatever it is, it weighs what it lets
- * through, so it makes no bias.
+ * The chance of a block of @bytes. Exact for the largest of the sizes that share it; whatever it
+ * is, it weighs what it lets through, so it makes no bias.
  */
 static uint32_t chance_of(double bytes, double every)
 {
@@ -224,7 +224,10 @@ static int set_up(struct sampler *s, int session)
 	struct bpf_map *const growing[] = { k->maps.sample_rows, k->maps.sample_stacks,
 					    k->maps.sample_live };
 	int rc = bpf_map__set_value_size(k->maps.walk_words, (uint32_t)bytes);
-	/* tables that ask for memory while it is watched would be seen asking, and ask for more to note that */
+	/*
+	 * tables that ask for memory while it is watched would be seen asking, and ask for more to
+	 * note that
+	 */
 	for (size_t i = 0; !rc && s->opt.kernel && i < sizeof(growing) / sizeof(growing[0]); i++)
 		rc = bpf_map__set_map_flags(growing[i], 0);
 	for (size_t i = 0; !rc && i < sizeof(sizes) / sizeof(sizes[0]); i++)

@@ -2,9 +2,10 @@
 /*
  * sampler.h - allocations of running processes, sampled by probes: the loader of bpf/sample.bpf.c.
  *
- * Calls in order of use: new, add (each process), load, find and attach (each process), then poll and read as long as wanted,
- * detach, read once more, free. One thread at a time. Nothing stays attached when the process that called ends, however it ends:
- * every probe lives as long as a descriptor.
+ * Calls in order of use: new, add (each process), load, find and attach (each process), then poll
+ * and read as long as wanted, detach, read once more, free. One thread at a time. Nothing stays
+ * attached when the process that called ends, however it ends: every probe lives as long as a
+ * descriptor.
  */
 #ifndef SOURCE_SAMPLER_H
 #define SOURCE_SAMPLER_H
@@ -42,14 +43,20 @@ struct sampler *sampler_new(const struct sampler_opt *opt, struct err *err);
 void sampler_free(struct sampler *sampler);
 void sampler_freep(struct sampler **sampler);
 
-/** sampler_add() - be able to walk the stacks of process @pid; also after load. -ESRCH when it is gone. */
+/**
+ * sampler_add() - be able to walk the stacks of process @pid; also after load. -ESRCH when it is
+ * gone.
+ */
 int sampler_add(struct sampler *sampler, uint32_t pid, struct err *err);
 /** sampler_remove() - forget @pid, which ended: its probes and its mappings. */
 void sampler_remove(struct sampler *sampler, uint32_t pid);
-/** sampler_load() - size the tables, pass the verifier; the kernel's reason is in @err where it refuses. */
+/**
+ * sampler_load() - size the tables, pass the verifier; the kernel's reason is in @err where it
+ * refuses.
+ */
 int sampler_load(struct sampler *sampler, struct err *err);
 
-/* ---- functions ------------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 enum sampler_site_kind { SAMPLER_EMULATED, SAMPLER_STEPPED, SAMPLER_NOP5 };
 
@@ -68,35 +75,45 @@ struct sampler_function {
 	uint64_t cookie; /* without its number */
 	char *attach;    /* the file to attach to */
 	int is_usdt;     /* a static probe of the otel_memory contract: */
-	uint64_t
-		semaphore_at; /* place in the file of what tells the program that somebody looks; 0 = none */
+	/* place in the file of what tells the program that somebody looks; 0 = none */
+	uint64_t semaphore_at;
 	struct wire_sample_usdt usdt;
 	uint32_t number; /* once attached */
 };
 struct sampler_functions {
 	struct sampler_function *all;
 	size_t count;
-	uint64_t
-		hook_bytes; /* not 0: an allocator that samples by itself takes one for so many, so the sampler has to as well */
+	/*
+	 * not 0: an allocator that samples by itself takes one for so many, so the sampler has to
+	 * as well
+	 */
+	uint64_t hook_bytes;
 };
 void sampler_functions_fini(struct sampler_functions *functions);
 
 struct sampler_want {
 	const char *program; /* functions of this file alone; NULL: of all that are mapped */
-	const char *
-		function; /* NAME, or NAME:SIZEARG or NAME:SIZEARG,TIMESARG (numbers from 0); NULL: every allocator's */
+	/*
+	 * NAME, or NAME:SIZEARG or NAME:SIZEARG,TIMESARG (numbers from 0); NULL: every allocator's
+	 */
+	const char *function;
 	const char *allocator; /* one of sampler_allocators alone; NULL: all */
 	int track;
-	int calls_only; /* every call is wanted, not what allocators sample by themselves: no hooks but Go's and HotSpot's */
+	/*
+	 * every call is wanted, not what allocators sample by themselves: no hooks but Go's and
+	 * HotSpot's
+	 */
+	int calls_only;
 	int allow_nop5; /* also where a probe can stand on a nop of five bytes alone */
 };
 /** sampler_allocators - names that @allocator may have; ends with NULL. */
 extern const char *const sampler_allocators[];
 
 /**
- * sampler_find() - the functions of allocators that @pid has mapped, those that forward to another one left out, each with the
- * place where a probe costs least. @pid 0: of the file @want->program, whoever maps it.
- * Return: 0; -ENOENT with @err that says whether names were stripped and offers those that come near; -ESRCH; -EINVAL.
+ * sampler_find() - the functions of allocators that @pid has mapped, those that forward to another
+ * one left out, each with the place where a probe costs least. @pid 0: of the file @want->program,
+ * whoever maps it. Return: 0; -ENOENT with @err that says whether names were stripped and offers
+ * those that come near; -ESRCH; -EINVAL.
  */
 int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_functions *functions,
 		 struct err *err);
@@ -104,47 +121,58 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 struct sampler_files;
 void sampler_files_freep(struct sampler_files **files);
 /**
- * sampler_find_more() - the same in what @pid has mapped and is not among *@files, which are those of now afterwards. Nothing found
- * is an error the first time alone, when *@files is NULL.
+ * sampler_find_more() - the same in what @pid has mapped and is not among *@files, which are those
+ * of now afterwards. Nothing found is an error the first time alone, when *@files is NULL.
  */
 int sampler_find_more(uint32_t pid, const struct sampler_want *want, struct sampler_files **files,
 		      struct sampler_functions *functions, struct err *err);
 
-/** sampler_attach() - probe all of @functions, which are taken over, in @pid (0: in every process). All or none. */
+/**
+ * sampler_attach() - probe all of @functions, which are taken over, in @pid (0: in every process).
+ * All or none.
+ */
 int sampler_attach(struct sampler *sampler, uint32_t pid, struct sampler_functions *functions,
 		   struct err *err);
 /**
- * sampler_kernel_attach() - watch the kernel's own allocations instead, those that @pids ask for (0: all). Rows are of process 0;
- * their second frame is what was asked for, of which sampler_kernel_name() has the name, as it has of functions of the kernel.
+ * sampler_kernel_attach() - watch the kernel's own allocations instead, those that @pids ask for
+ * (0: all). Rows are of process 0; their second frame is what was asked for, of which
+ * sampler_kernel_name() has the name, as it has of functions of the kernel.
  */
 int sampler_kernel_attach(struct sampler *sampler, const uint32_t *pids, size_t count,
 			  struct err *err);
 /** sampler_kernel_name() - NULL = none; lent, or in @text. */
 const char *sampler_kernel_name(struct sampler *sampler, uint64_t what, char *text, size_t bytes);
 /**
- * sampler_nop5_is_safe() - whether forked children live where a probe stands on a nop of five bytes: one is put on a function of
- * ours, which is called, and called in a child. 1, 0, or negative errno where that cannot be tried. 100 ms.
+ * sampler_nop5_is_safe() - whether forked children live where a probe stands on a nop of five
+ * bytes: one is put on a function of ours, which is called, and called in a child. 1, 0, or
+ * negative errno where that cannot be tried. 100 ms.
  */
 int sampler_nop5_is_safe(struct sampler *sampler);
 /** sampler_detach() - end all probes; what was counted can still be read. */
 void sampler_detach(struct sampler *sampler);
-/** sampler_hold() - from here on attach only tries: probes are put in and taken out again, until sampler_resume(). */
+/**
+ * sampler_hold() - from here on attach only tries: probes are put in and taken out again, until
+ * sampler_resume().
+ */
 void sampler_hold(struct sampler *sampler);
 /** sampler_pause() - take the probes away for a while. What is live is not followed then. */
 void sampler_pause(struct sampler *sampler);
 /**
- * sampler_resume() - put them back. @lasting: one link a probe, which forked children drop at their first hit; else one for many,
- * which is put in and out at once where the kernel has such.
+ * sampler_resume() - put them back. @lasting: one link a probe, which forked children drop at their
+ * first hit; else one for many, which is put in and out at once where the kernel has such.
  */
 int sampler_resume(struct sampler *sampler, int lasting, struct err *err);
 /**
- * sampler_quota() - once a CPU has seen so many calls sampler_wake_fd() is readable; 0: never. sampler_woken() reads it empty, and
- * says whether it was not.
+ * sampler_quota() - once a CPU has seen so many calls sampler_wake_fd() is readable; 0: never.
+ * sampler_woken() reads it empty, and says whether it was not.
  */
 int sampler_quota(struct sampler *sampler, uint64_t calls, struct err *err);
 int sampler_wake_fd(struct sampler *sampler);
 int sampler_woken(struct sampler *sampler);
-/** sampler_switch() - 0: probes that are in count calls and take none; for what has no frees to follow. */
+/**
+ * sampler_switch() - 0: probes that are in count calls and take none; for what has no frees to
+ * follow.
+ */
 void sampler_switch(struct sampler *sampler, int on);
 /** struct sampler_activity - what the processes did in a window. */
 struct sampler_activity {
@@ -161,9 +189,12 @@ struct sampler_activity {
 	} slice[WIRE_SAMPLE_SLICES]; /* pieces of about a millisecond, by how often they called */
 };
 /**
- * sampler_ticks_begin() - before a window's probes go in: a clock for the threads that called in the last one, which ticks once in
- * @period_ns that they run. sampler_activity_begin() - a window is open from here on. sampler_activity_take() - it has ended. Negative errno where the kernel
- * does not tell: both before 5.18. Some microseconds a processor. sampler_activity_end() - there will be none for long.
+ * sampler_ticks_begin() - before a window's probes go in: a clock for the threads that called in
+ * the last one, which ticks once in
+ * @period_ns that they run. sampler_activity_begin() - a window is open from here on.
+ * sampler_activity_take() - it has ended. Negative errno where the kernel
+ * does not tell: both before 5.18. Some microseconds a processor. sampler_activity_end() - there
+ * will be none for long.
  */
 void sampler_ticks_begin(struct sampler *sampler, uint64_t period_ns);
 int sampler_activity_begin(struct sampler *sampler);
@@ -179,9 +210,12 @@ int sampler_functions_each(const struct sampler *sampler,
 /** sampler_has_session() - returns are trapped of calls that were taken only. */
 int sampler_has_session(const struct sampler *sampler);
 
-/* ---- reading ----------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/** sampler_poll() - publish code that was mapped meanwhile, and name the processes that did. Wants to be called some times a second. */
+/**
+ * sampler_poll() - publish code that was mapped meanwhile, and name the processes that did. Wants
+ * to be called some times a second.
+ */
 void sampler_poll(struct sampler *sampler, void (*mapped)(void *ctx, uint32_t pid), void *ctx);
 /** sampler_strangers() - processes that were met and were not added; at most @max. Forgets them. */
 size_t sampler_strangers(struct sampler *sampler, uint32_t *pids, size_t max);
@@ -210,7 +244,10 @@ int sampler_hits(struct sampler *sampler, uint64_t *hits, struct err *err);
 double sampler_deviation(const struct sampler *sampler, uint64_t variance_bytes);
 double sampler_deviation_count(const struct sampler *sampler, uint64_t variance_count);
 
-/** struct sampler_spot - a place in code, as sym_resolve() wants it; lent until the next poll, add or remove. */
+/**
+ * struct sampler_spot - a place in code, as sym_resolve() wants it; lent until the next poll, add
+ * or remove.
+ */
 struct sampler_spot {
 	const char *path;
 	const uint8_t *build_id;
@@ -228,12 +265,18 @@ struct sampler_cost {
 };
 int sampler_cost(struct sampler *sampler, struct sampler_cost *cost, struct err *err);
 
-/** struct sampler_prices - nanoseconds a probe takes by itself on this machine, emulated and stepped. */
+/**
+ * struct sampler_prices - nanoseconds a probe takes by itself on this machine, emulated and
+ * stepped.
+ */
 struct sampler_prices {
 	double emulated_ns, stepped_ns;
 	double tick_ns; /* of the clock of sampler_activity_begin(); 0: it cannot be had */
 };
-/** sampler_calibrate() - probe functions of our own for some ms. 0 or negative errno; cost: 100 ms, most of them asleep. */
+/**
+ * sampler_calibrate() - probe functions of our own for some ms. 0 or negative errno; cost: 100 ms,
+ * most of them asleep.
+ */
 int sampler_calibrate(struct sampler *sampler, struct sampler_prices *prices, struct err *err);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler_activity.c - what the processes do while probes are in for a window: how long they run, how often they have nothing to do. */
+/*
+ * sampler_activity.c - what the processes do while probes are in for a window: how long they run,
+ * how often they have nothing to do.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +60,10 @@ static void end_ticks(struct sampler *s)
 void sampler_ticks_begin(struct sampler *s, uint64_t period_ns)
 {
 	end_ticks(s);
-	/* numbers of threads are the first namespace's; who is in another one knows those of processes alone */
+	/*
+	 * numbers of threads are the first namespace's; who is in another one knows those of
+	 * processes alone
+	 */
 	if (!s->skeleton->rodata->sample_pidns_ino)
 		for (unsigned i = 0; i < s->caller_count; i++)
 			add_ticks(s, (pid_t)s->callers[i], period_ns);
@@ -81,7 +87,9 @@ static int busiest_first(const void *a, const void *b)
 	return (x->run_us < y->run_us) - (x->run_us > y->run_us);
 }
 
-/* Who called in the window that ends, those that ran for longest; as many as there may be clocks. */
+/*
+ * Who called in the window that ends, those that ran for longest; as many as there may be clocks.
+ */
 static void note_callers(struct sampler *s)
 {
 	int fd = bpf_map__fd(s->skeleton->maps.sample_callers);

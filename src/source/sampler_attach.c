@@ -24,7 +24,10 @@
 #include "source/features.h"
 #include "source/sampler_impl.h"
 
-/* The part of union bpf_attr that makes a link of many probes; the headers of Debian 12 end before it. */
+/*
+ * The part of union bpf_attr that makes a link of many probes; the headers of Debian 12 end before
+ * it.
+ */
 struct multi_attr {
 	uint32_t prog_fd, target_fd, attach_type, flags;
 	uint64_t path, offsets, ref_ctr_offsets, cookies;
@@ -65,8 +68,9 @@ static void end_link(struct sampler_link *link)
 }
 
 /*
- * While probes are in that shall be taken out soon we do not wait for a processor behind others: the process that is probed pays for
- * every moment. Where that is not permitted it costs what it costs.
+ * While probes are in that shall be taken out soon we do not wait for a processor behind others:
+ * the process that is probed pays for every moment. Where that is not permitted it costs what it
+ * costs.
  */
 static void hurry(int on)
 {
@@ -87,7 +91,10 @@ static int busiest_first(const void *a, const void *b)
 	return (x->hits < y->hits) - (x->hits > y->hits);
 }
 
-/* Each link waits for a grace period of the kernel when it goes, some 40 ms: what is called most often goes first. */
+/*
+ * Each link waits for a grace period of the kernel when it goes, some 40 ms: what is called most
+ * often goes first.
+ */
 static void sort_links(struct sampler *s)
 {
 	uint64_t hits[WIRE_SAMPLE_FUNCTIONS_MAX];
@@ -122,8 +129,9 @@ static void *end_some(void *ctx)
 }
 
 /*
- * A link takes its probes out at once and then waits, some 40 ms. One after the other, a family of processes would be rid of its last
- * probe after seconds and pay for it until then; so they wait side by side. Without threads it takes the longer time.
+ * A link takes its probes out at once and then waits, some 40 ms. One after the other, a family of
+ * processes would be rid of its last probe after seconds and pay for it until then; so they wait
+ * side by side. Without threads it takes the longer time.
  */
 static void end_side_by_side(struct sampler *s, int is_free)
 {
@@ -377,7 +385,10 @@ int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *fu
 	if (!grown)
 		return err_set(err, -ENOMEM, "cannot list probes");
 	s->sets = grown;
-	/* one that was met while it was being started has mapped its libraries since, before anybody announced it to us */
+	/*
+	 * one that was met while it was being started has mapped its libraries since, before
+	 * anybody announced it to us
+	 */
 	struct err gone = { 0 };
 	if (pid)
 		bpftables_refresh(s->tables, pid, &gone);
@@ -432,7 +443,10 @@ int sampler_functions_each(const struct sampler *s,
 
 /* --- prices --- */
 
-/* Two functions of our own: one begins with what the kernel emulates, the other with what it steps over. */
+/*
+ * Two functions of our own: one begins with what the kernel emulates, the other with what it steps
+ * over.
+ */
 void sampler_pushed(void);
 void sampler_stepped(void);
 void sampler_nop5(void);

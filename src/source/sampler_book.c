@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler_book.c - the kernel's tables read into a book of samples: stacks located, estimates as numbers, ages of what is live. */
+/*
+ * sampler_book.c - the kernel's tables read into a book of samples: stacks located, estimates as
+ * numbers, ages of what is live.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +33,10 @@ static uint32_t frame_number(struct reading *r, uint32_t pid, uint64_t after)
 	return samples_frame(r->samples, module, spot.offset, addr);
 }
 
-/* What was asked for, then functions of the kernel: sampler_kernel_name() knows both by their number. */
+/*
+ * What was asked for, then functions of the kernel: sampler_kernel_name() knows both by their
+ * number.
+ */
 static uint32_t kernel_frame(struct reading *r, uint16_t at, uint64_t value)
 {
 	uint32_t module = samples_module(r->samples, "[kernel]", (const uint8_t *)"", 0);

@@ -7,7 +7,10 @@
 #include "source/sampler.h"
 #include "source/sampler_pace.h"
 
-/** sampler_read() - every row, what is live, losses and calls as they are now. O(rows + live blocks), milliseconds. */
+/**
+ * sampler_read() - every row, what is live, losses and calls as they are now. O(rows + live
+ * blocks), milliseconds.
+ */
 int sampler_read(struct sampler *sampler, struct samples *samples, struct err *err);
 /** sampler_row() - the row of a stack, made where it is not known yet; NULL without memory. */
 struct sample_row *sampler_row(struct sampler *sampler, struct samples *samples, uint32_t pid,
@@ -16,10 +19,11 @@ struct sample_row *sampler_row(struct sampler *sampler, struct samples *samples,
 int sampler_note_functions(struct sampler *sampler, struct samples *samples, struct err *err);
 
 /*
- * The governor: keeps what the probes cost below a budget over any five seconds. It begins with a window of some milliseconds and
- * a quota of calls, at whose end the kernel wakes us. While calls cost less than the budget the probes stay in; else they are put
- * in for windows at random moments, as far as the budget has recovered, and what is seen there is multiplied. Each window stands
- * for the time since the one before; what windows differ by widens the errors.
+ * The governor: keeps what the probes cost below a budget over any five seconds. It begins with a
+ * window of some milliseconds and a quota of calls, at whose end the kernel wakes us. While calls
+ * cost less than the budget the probes stay in; else they are put in for windows at random moments,
+ * as far as the budget has recovered, and what is seen there is multiplied. Each window stands for
+ * the time since the one before; what windows differ by widens the errors.
  */
 struct sampler_governor {
 	struct sampler *sampler;
@@ -63,11 +67,15 @@ struct sampler_governor {
 /** sampler_governor_init() - the probes are in, or, where there is a budget to keep to, held. */
 int sampler_governor_init(struct sampler_governor *governor, uint64_t now_ns, struct err *err);
 void sampler_governor_fini(struct sampler_governor *governor);
-/** sampler_govern() - look, and act. Wants to be called at @governor->until_ns, or when the sampler has woken us. */
+/**
+ * sampler_govern() - look, and act. Wants to be called at @governor->until_ns, or when the sampler
+ * has woken us.
+ */
 int sampler_govern(struct sampler_governor *governor, uint64_t now_ns, struct err *err);
 /**
- * sampler_governor_end() - one more window, for the time since the last one; before the probes go. Some ms. @gone: the processes have
- * ended, at @now_ns: what they did since is taken to be as before.
+ * sampler_governor_end() - one more window, for the time since the last one; before the probes go.
+ * Some ms. @gone: the processes have ended, at @now_ns: what they did since is taken to be as
+ * before.
  */
 int sampler_governor_end(struct sampler_governor *governor, int gone, uint64_t now_ns,
 			 struct err *err);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler_find.c - which functions of a process allocate, which of them forward to others, and where each is probed. */
+/*
+ * sampler_find.c - which functions of a process allocate, which of them forward to others, and
+ * where each is probed.
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -70,8 +73,8 @@ void sampler_functions_fini(struct sampler_functions *functions)
 }
 
 /*
- * Equal. Of a program with a hundred thousand names nearly none is: the first three letters, which all have that are looked for, tell
- * that without a call.
+ * Equal. Of a program with a hundred thousand names nearly none is: the first three letters, which
+ * all have that are looked for, tell that without a call.
  */
 static int is_name(const char *name, const char *other)
 {
@@ -244,7 +247,10 @@ static int is_of(const struct spec *spec, uint32_t groups)
 	return spec && (groups & G(spec->group));
 }
 
-/* Whether the code at @target, which may be a stub that leads elsewhere, is a function of one of @groups. */
+/*
+ * Whether the code at @target, which may be a stub that leads elsewhere, is a function of one of
+ * @groups.
+ */
 static int is_target(const struct search *s, struct functions *file, uint64_t target,
 		     uint32_t groups)
 {
@@ -256,7 +262,9 @@ static int is_target(const struct search *s, struct functions *file, uint64_t ta
 	return stub && is_of(spec_of(stub, &prefix), groups);
 }
 
-/* Whether one of @edges leads to a function of one of @groups, at once or by @steps others between. */
+/*
+ * Whether one of @edges leads to a function of one of @groups, at once or by @steps others between.
+ */
 static int edges_lead(const struct search *s, struct functions *file, const uint64_t *edges,
 		      uint32_t count, uint32_t groups, int steps)
 {
@@ -330,8 +338,9 @@ static uint64_t variable_of(struct functions *file, uint32_t pid,
 }
 
 /*
- * A Go program: it takes one sample for MemProfileRate bytes by itself unless it was linked without its profile; then every call
- * is looked at. Its frees are the collector's, and returns of its functions cannot be probed, as its stacks move.
+ * A Go program: it takes one sample for MemProfileRate bytes by itself unless it was linked without
+ * its profile; then every call is looked at. Its frees are the collector's, and returns of its
+ * functions cannot be probed, as its stacks move.
  */
 static void decide_go(struct search *s, struct functions *file, uint32_t pid,
 		      const struct code_mapping *mapping)
@@ -354,7 +363,10 @@ static void decide_go(struct search *s, struct functions *file, uint32_t pid,
 	}
 }
 
-/* jemalloc and tcmalloc: where they sample by themselves, their own hook stands for all of their functions. */
+/*
+ * jemalloc and tcmalloc: where they sample by themselves, their own hook stands for all of their
+ * functions.
+ */
 static void decide_hooks(struct search *s, struct functions *file, uint32_t pid,
 			 const struct code_mapping *mapping)
 {
@@ -401,8 +413,14 @@ static void decide(struct search *s, struct functions *file)
 			f->leave_out = s->want->track;
 			continue;
 		}
-		/* a free is to be followed where the allocation was asked for by name, in whatever module */
-		/* libstdc++ has no allocator, and asks libc's for more than it was asked for where alignments are given */
+		/*
+		 * a free is to be followed where the allocation was asked for by name, in whatever
+		 * module
+		 */
+		/*
+		 * libstdc++ has no allocator, and asks libc's for more than it was asked for where
+		 * alignments are given
+		 */
 		int is_none = is_free ? !has_free || (!has_malloc && !s->wanted) : !has_malloc;
 		f->leave_out = only_forwards(s, file, f) || (is_none && f->spec->group != ROUNDER);
 	}
@@ -572,7 +590,10 @@ static void free_function(struct sampler_function *f)
 	free(f->attach);
 }
 
-/* A program that samples by the contract says all that there is to say: what its functions are called for is known from there. */
+/*
+ * A program that samples by the contract says all that there is to say: what its functions are
+ * called for is known from there.
+ */
 static void keep_usdts_alone(struct sampler_functions *out)
 {
 	size_t kept = 0, allocs = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sampler_find_usdt.c - static probes by which programs tell of what they have sampled themselves: otel_memory:alloc(ptr, size,
- * weighted_bytes) and otel_memory:free(ptr), which were called ddheap before.
+ * sampler_find_usdt.c - static probes by which programs tell of what they have sampled themselves:
+ * otel_memory:alloc(ptr, size, weighted_bytes) and otel_memory:free(ptr), which were called ddheap
+ * before.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +33,10 @@ static void describe(struct wire_sample_arg *to, const struct usdt_arg *from)
 	to->value = (uint64_t)from->value;
 }
 
-/* A nop is emulated; where the compiler left one of a byte before one of five, the probe stands on the first. */
+/*
+ * A nop is emulated; where the compiler left one of a byte before one of five, the probe stands on
+ * the first.
+ */
 static enum sampler_site_kind kind_of(struct functions *file, uint64_t vaddr)
 {
 	static const uint8_t nop5[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };

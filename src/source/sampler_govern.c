@@ -22,7 +22,8 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 #define MEAN_GUESS 200     /* bytes of a call, before any is known */
 #define SAMPLES_SHARE 0.05 /* of the calls in a window, at most */
 /*
- * Over any five seconds no more than the budget: the purse holds what it earns in 0.6 s, and earns a bit less than the budget.
+ * Over any five seconds no more than the budget: the purse holds what it earns in 0.6 s, and earns
+ * a bit less than the budget.
  * 0.6 + 0.85 * 5 = 4.85.
  */
 #define PURSE_NS 0.6e9
@@ -136,7 +137,10 @@ static double count_hits(struct sampler_governor *g, double *price_ns, struct er
 	return all;
 }
 
-/* What is seen in this epoch stands for so many times as much: for the time since the last one, at the pace that it has then. */
+/*
+ * What is seen in this epoch stands for so many times as much: for the time since the last one, at
+ * the pace that it has then.
+ */
 static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 {
 	struct samples *s = g->samples;
@@ -154,7 +158,10 @@ static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 		s->scale = 1;
 }
 
-/* One sample for so many bytes: as asked for, or in a window, which stands for much, as many of its calls as may be. */
+/*
+ * One sample for so many bytes: as asked for, or in a window, which stands for much, as many of its
+ * calls as may be.
+ */
 static int set_bytes(struct sampler_governor *g, int windowed, struct err *err)
 {
 	struct samples *s = g->samples;
@@ -195,8 +202,8 @@ static int end_epoch(struct sampler_governor *g, uint64_t now_ns, struct err *er
 }
 
 /*
- * A window ends that stands for the gap before it. Many share a scale: what each tells of the processes' pace is little. They weigh by
- * how long the processes ran.
+ * A window ends that stands for the gap before it. Many share a scale: what each tells of the
+ * processes' pace is little. They weigh by how long the processes ran.
  */
 static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -265,7 +272,10 @@ static double planned_ns(const struct sampler_governor *g)
 	double plan = PLANNED * purse_full(g) - g->edge_ns;
 	if (!g->on_ns)
 		return plan < FIRST_NS ? plan : FIRST_NS;
-	/* by all windows, not by the last: what one happens to see must not say how long the next one looks */
+	/*
+	 * by all windows, not by the last: what one happens to see must not say how long the next
+	 * one looks
+	 */
 	double rate = probes_rate(g);
 	double length = rate > 0 ? plan / rate : WINDOW_MAX_NS;
 	return length < WINDOW_MIN_NS   ? WINDOW_MIN_NS
@@ -331,8 +341,9 @@ static void note_window(struct sampler_governor *g, uint64_t now_ns)
 }
 
 /*
- * Where the processes are never done while a window is open, for want of processors, the next one is shorter: they begin it with
- * nothing pending, and the less they have fallen behind the more it tells.
+ * Where the processes are never done while a window is open, for want of processors, the next one
+ * is shorter: they begin it with nothing pending, and the less they have fallen behind the more it
+ * tells.
  */
 static void pace_window(struct sampler_governor *g)
 {
@@ -401,7 +412,10 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	double before = g->hits;
 	sampler_pause(g->sampler);
 	rc = g->had_gap ? close_window(g, now_ns, err) : end_epoch(g, now_ns, err);
-	/* until the last probe was out calls went on to cost, the more the more processes there are: that is waited for, too */
+	/*
+	 * until the last probe was out calls went on to cost, the more the more processes there
+	 * are: that is waited for, too
+	 */
 	if (!rc)
 		rc = look(g, clock_ns(CLOCK_MONOTONIC), err);
 	if (rc < 0)
@@ -410,7 +424,10 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	g->had_gap = 1;
 	g->gap_ns = clock_ns(CLOCK_MONOTONIC);
 	g->gap_cpu_ns = (double)g->cpu_ns(g->cpu_ctx);
-	/* when the purse has recovered, and some time more: nothing that comes in step is always or never seen */
+	/*
+	 * when the purse has recovered, and some time more: nothing that comes in step is always or
+	 * never seen
+	 */
 	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse_ns;
 	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
 	g->until_ns = g->gap_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
@@ -458,7 +475,10 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		g->until_ns = g->cut_ns;
 		return set_quota(g, err);
 	}
-	/* before probes stay in for good they are watched for longer than a process may be waiting for a processor */
+	/*
+	 * before probes stay in for good they are watched for longer than a process may be waiting
+	 * for a processor
+	 */
 	if (!spent && is_cheap && !g->lasting && span < SURE_NS) {
 		g->cut_ns = g->until_ns = now_ns + SURE_NS / 2;
 		return set_quota(g, err);

@@ -68,9 +68,15 @@ struct sampler {
 
 /** sampler_new_link() - one more place in the list of links; NULL with @err. */
 struct sampler_link *sampler_new_link(struct sampler *sampler, struct err *err);
-/** sampler_ticks_price() - what a tick of the clock in windows costs, in ns; 0: there is none. 10 ms. */
+/**
+ * sampler_ticks_price() - what a tick of the clock in windows costs, in ns; 0: there is none. 10
+ * ms.
+ */
 double sampler_ticks_price(struct sampler *sampler);
-/** sampler_links_many() - the kernel knows links of many probes, of the kind that was loaded for: what it loads it may not link. */
+/**
+ * sampler_links_many() - the kernel knows links of many probes, of the kind that was loaded for:
+ * what it loads it may not link.
+ */
 int sampler_links_many(struct sampler *sampler);
 /** sampler_kernel_trim() - take the tracing's own frames out of a kernel stack. */
 void sampler_kernel_trim(const struct sampler *sampler, struct wire_sample_stack *stack);

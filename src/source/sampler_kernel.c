@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler_kernel.c - the kernel's own allocations: programs on its tracepoints, and what its stacks are called. */
+/*
+ * sampler_kernel.c - the kernel's own allocations: programs on its tracepoints, and what its stacks
+ * are called.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

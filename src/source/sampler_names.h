@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler_names.h - the functions that allocators have, and which of their arguments say what. Private to source/sampler_find.c. */
+/*
+ * sampler_names.h - the functions that allocators have, and which of their arguments say what.
+ * Private to source/sampler_find.c.
+ */
 #ifndef SOURCE_SAMPLER_NAMES_H
 #define SOURCE_SAMPLER_NAMES_H
 

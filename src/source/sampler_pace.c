@@ -59,8 +59,8 @@ static double clamp(double value, double min, double max)
 }
 
 /*
- * The share of a window's calls that was pending when it ended: of what comes from sleep to sleep the half, and no more than comes in
- * the time that it takes. 1: it was never done.
+ * The share of a window's calls that was pending when it ended: of what comes from sleep to sleep
+ * the half, and no more than comes in the time that it takes. 1: it was never done.
  */
 static double pending_of(const struct sampler_pace *p, double use)
 {
@@ -76,7 +76,10 @@ static double pending_of(const struct sampler_pace *p, double use)
 	return on_use > 1.3 * use && on_use < 0.85 * cores ? 0.25 : 1;
 }
 
-/* What the probes took, by the clock and by what they cost elsewhere, each by what it is worth; *@error in ns. */
+/*
+ * What the probes took, by the clock and by what they cost elsewhere, each by what it is worth;
+ * *@error in ns.
+ */
 static double probes_of(const struct sampler_pace *p, double *error)
 {
 	double elsewhere = p->probes_ns * (p->dearer > 0 ? p->dearer : 1);
@@ -120,9 +123,10 @@ struct told {
 };
 
 /*
- * What is left beside the probes is the processes' own, and as slow as the probes make it: they find less in the caches, and what they
- * would have run is the less. By how much was measured on few programs; so both ends of it are taken, and what is in the middle of
- * their quotients. Return: ns; *@slower: how far its least is.
+ * What is left beside the probes is the processes' own, and as slow as the probes make it: they
+ * find less in the caches, and what they would have run is the less. By how much was measured on
+ * few programs; so both ends of it are taken, and what is in the middle of their quotients. Return:
+ * ns; *@slower: how far its least is.
  */
 static double own_of(double run_ns, double hits, double probes_ns, double *slower)
 {
@@ -139,7 +143,10 @@ static void tell_work(const struct sampler_pace *p, struct told *t)
 {
 	double unsure, probes_ns = probes_of(p, &unsure), slower;
 	double work_ns = own_of(p->run_ns, p->hits, probes_ns, &slower);
-	/* where processors are short a probe costs more than elsewhere, if no clock has told how much */
+	/*
+	 * where processors are short a probe costs more than elsewhere, if no clock has told how
+	 * much
+	 */
 	if (p->own_ticks + p->probe_ticks <= 0)
 		unsure += t->waits * probes_ns;
 	unsure *= work_ns / fmax(p->run_ns - probes_ns, p->hits * CALL_NS);
@@ -152,9 +159,11 @@ static void tell_work(const struct sampler_pace *p, struct told *t)
 }
 
 /*
- * A process that calls often for a while and seldom for a while is held up in the one and not in the other. Where its work says how long
- * each lasts, calls by work are what they were; where the clock does, it would have called the more in the while in which it calls
- * often. Windows do not tell which it is. Return: how many times as many calls as by its work it makes in the latter case.
+ * A process that calls often for a while and seldom for a while is held up in the one and not in
+ * the other. Where its work says how long each lasts, calls by work are what they were; where the
+ * clock does, it would have called the more in the while in which it calls often. Windows do not
+ * tell which it is. Return: how many times as many calls as by its work it makes in the latter
+ * case.
  */
 static double by_clock(const struct sampler_pace *p, const struct told *t)
 {
@@ -189,18 +198,26 @@ static struct sampler_paced by_work(const struct sampler_pace *p, const struct t
 		to.error = t->error / (t->work - t->error);
 		return to;
 	}
-	/* at least so many: as few as its work allows, and up to what the fastest allocator would answer in its time */
+	/*
+	 * at least so many: as few as its work allows, and up to what the fastest allocator would
+	 * answer in its time
+	 */
 	to.pace = clamp(t->work + 2 * t->error, PACE_MIN, 1);
 	to.error = to.pace > t->fastest ? to.pace / t->fastest - 1 : 0;
 	to.is_starved = p->run_ns < 0.6 * p->on_ns * ceil(t->use);
 	return to;
 }
 
-/* Of threads that are done now and then while a window is open, with what their work tells beside. */
+/*
+ * Of threads that are done now and then while a window is open, with what their work tells beside.
+ */
 static struct sampler_paced by_sleep(const struct sampler_pace *p, const struct told *t)
 {
 	struct sampler_paced to = { .pace = 1, .is_starved = t->waits > PENDING_MAX / 2 };
-	/* a chain of answers is held up by all of the probes' time that is one thread's, and by what others ran because of that */
+	/*
+	 * a chain of answers is held up by all of the probes' time that is one thread's, and by
+	 * what others ran because of that
+	 */
 	double threads_ns = p->called_ns > p->on_ns ? p->called_ns : p->on_ns;
 	double held_ns = (1 + 2 * FIRM) * t->probes_ns + p->waited_ns + p->pending_ns;
 	double open = 1 - t->undone, chain = clamp(1 - held_ns / threads_ns, PACE_MIN, open);
@@ -222,7 +239,9 @@ struct sampler_paced sampler_paced(const struct sampler_pace *p)
 	t.whole_ns = t.use * p->on_ns;
 	if (p->hits >= 1 && t.whole_ns > 0) {
 		t.undone = pending_of(p, t.use);
-		/* what waits for a processor is behind, however much it catches up with in the end */
+		/*
+		 * what waits for a processor is behind, however much it catches up with in the end
+		 */
 		t.held = p->called_ns > 0 ? (p->pending_ns + p->waited_ns) / p->called_ns : 0;
 		t.waits = t.held > 0 ? clamp(t.held - p->run_ns / p->called_ns, 0, 1) : 0;
 		tell_work(p, &t);

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sampler_pace.h - how many of its calls a process gets to make while probes hold it up, of those that it would make without. Pure.
+ * sampler_pace.h - how many of its calls a process gets to make while probes hold it up, of those
+ * that it would make without. Pure.
  *
- * A probe costs fifty times what a call does, so a window sees a process that is slower than it is else; how much slower depends on
- * what it waits for, which nobody tells. What is known bounds it:
+ * A probe costs fifty times what a call does, so a window sees a process that is slower than it is
+ * else; how much slower depends on what it waits for, which nobody tells. What is known bounds it:
  *
- *   - its own work. CPU time beside the probes, per time, beside the same outside of windows: right whatever it waits for. How much of it
- *     the probes take a clock tells, whose ticks meet the processes there or not; before it has ticked often enough, what a probe cost on
+ *   - its own work. CPU time beside the probes, per time, beside the same outside of windows:
+ *     right whatever it waits for. How much of it
+ *     the probes take a clock tells, whose ticks meet the processes there or not; before it has
+ *     ticked often enough, what a probe cost on
  *     a function of ours, which is known to be wrong by the half of it where processors are short.
- *   - its sleep. A thread that sleeps of its own will has done what there was to do. If that comes at an even pace, all that a window
- *     misses is what was pending when it ended; if it comes as answers to what the thread does, up to all of the probes' time.
+ *   - its sleep. A thread that sleeps of its own will has done what there was to do. If that
+ *     comes at an even pace, all that a window
+ *     misses is what was pending when it ended; if it comes as answers to what the thread does, up
+ *     to all of the probes' time.
  *   - the fastest that any allocator answers.
  */
 #ifndef SOURCE_SAMPLER_PACE_H
@@ -21,7 +26,10 @@ struct sampler_slice {
 };
 #define SAMPLER_SLICES 16
 
-/** struct sampler_window - one window, and the time without probes before it. Where nothing is known of sleep, sleeps_known is 0. */
+/**
+ * struct sampler_window - one window, and the time without probes before it. Where nothing is known
+ * of sleep, sleeps_known is 0.
+ */
 struct sampler_window {
 	double on_ns, hits, price_ns;
 	double run_ns; /* CPU time of the processes in it, probes included */
@@ -46,11 +54,15 @@ struct sampler_pace {
 void sampler_pace_begin(struct sampler_pace *pace);
 void sampler_pace_add(struct sampler_pace *pace, const struct sampler_window *window);
 
-/** struct sampler_paced - what is seen in windows is to be divided by @pace; @error: of the quotient, relative, a standard error. */
+/**
+ * struct sampler_paced - what is seen in windows is to be divided by @pace; @error: of the
+ * quotient, relative, a standard error.
+ */
 struct sampler_paced {
 	double pace, error;
 	double dearer; /* how many times as much as elsewhere a probe costs there */
-	int is_starved; /* it was never done while a window was open, and not for want of processors of its own */
+	/* it was never done while a window was open, and not for want of processors of its own */
+	int is_starved;
 };
 struct sampler_paced sampler_paced(const struct sampler_pace *pace);
 

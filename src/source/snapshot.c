@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot.c - mappings, pages, allocators of one process, in this order, into one struct snapshot. */
+/*
+ * snapshot.c - mappings, pages, allocators of one process, in this order, into one struct snapshot.
+ */
 #include "source/snapshot.h"
 
 #include <errno.h>
@@ -42,7 +44,7 @@ struct taking {
 	int nomem;
 };
 
-/* ---- pages ---------------------------------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static int put_run(struct snapshot_run **runs, size_t *count, size_t *room, uint64_t start,
 		   uint64_t end, uint32_t kinds)
@@ -94,7 +96,10 @@ static int is_blank(const char *page, uint64_t bytes)
 	return 1;
 }
 
-/* Pages of huge ones that hold only zeroes. They were there when they were listed: to read them brings nothing. */
+/*
+ * Pages of huge ones that hold only zeroes. They were there when they were listed: to read them
+ * brings nothing.
+ */
 static int add_huge(struct taking *t, uint64_t start, uint64_t end, uint32_t kinds)
 {
 	uint64_t page = t->s->page_bytes;
@@ -166,7 +171,7 @@ static int add_runs(struct taking *t, struct pages *pages, const struct region *
 	return 0;
 }
 
-/* ---- mappings ------------------------------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 static const struct {
 	uint8_t class, exact;
@@ -225,8 +230,8 @@ static uint64_t most(uint64_t bytes, uint64_t limit)
 }
 
 /*
- * The kernel tells mappings a page of text at a time: one that grew or moved between two pages is told twice, in part. What was told
- * stands; of the second one the rest. 0: there is none.
+ * The kernel tells mappings a page of text at a time: one that grew or moved between two pages is
+ * told twice, in part. What was told stands; of the second one the rest. 0: there is none.
  */
 static int cut_region(struct region *r, uint64_t last)
 {
@@ -316,7 +321,10 @@ static void take_region(struct taking *t, const struct region *r)
 		if (is_walked(t, r))
 			to->class = SHEET_METADATA;
 	}
-	/* shared memory and files have no blocks; neither has what cannot be written, unless it is anonymous */
+	/*
+	 * shared memory and files have no blocks; neither has what cannot be written, unless it is
+	 * anonymous
+	 */
 	if (!(r->perms & REGION_SHARED) && r->rss_bytes + r->swap_bytes &&
 	    to->class != SHEET_KERNEL &&
 	    (!r->inode || (r->perms & REGION_WRITE && to->class == SHEET_DATA)) &&
@@ -334,7 +342,10 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* What the library mapped in the target: it says so itself, in the memory that it shares with its recorder. */
+/*
+ * What the library mapped in the target: it says so itself, in the memory that it shares with its
+ * recorder.
+ */
 static void take_own(struct taking *t)
 {
 	struct wire_heap_header header;
@@ -393,7 +404,7 @@ static int take_stacks(struct taking *t)
 	return 0;
 }
 
-/* ---- allocators ------------------------------------------------------------------------------------------------------ */
+/* ---- allocators ------------------------------------------------------------------------------ */
 
 _Static_assert(UNIT_CHUNKS == (int)SNAPSHOT_CHUNKS && UNIT_STACKS == (int)SNAPSHOT_STACKS,
 	       "one numbering");
@@ -459,7 +470,9 @@ static int take_units(struct taking *t)
 	return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------- */
+/*
+ * -------------------------------------------------------------------------------------------------
+ */
 
 /* How long the process has been running. */
 static uint64_t age_of(pid_t pid)
@@ -502,7 +515,10 @@ static uint64_t present_of(const struct taking *t, size_t *run, uint64_t start, 
 	return bytes;
 }
 
-/* By how much the pages of memory without a file differ from what the mappings said: that moved in between. */
+/*
+ * By how much the pages of memory without a file differ from what the mappings said: that moved in
+ * between.
+ */
 static uint64_t moved_bytes(const struct taking *t)
 {
 	int64_t moved = 0;
@@ -653,7 +669,10 @@ struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct
 	return s;
 }
 
-/* What wakes up shall wait for no reader: one of this kind takes its turn, and takes it from nobody who has just become ready. */
+/*
+ * What wakes up shall wait for no reader: one of this kind takes its turn, and takes it from nobody
+ * who has just become ready.
+ */
 void snapshot_step_back(void)
 {
 	const struct sched_param none = { 0 };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tries.c - the attempts of `byteledger check` that concern this user, its processes and its files. */
+/*
+ * tries.c - the attempts of `byteledger check` that concern this user, its processes and its files.
+ */
 #include "source/tries.h"
 
 #include <errno.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tries.h - the attempts behind `byteledger check`: each does the thing once and says how it went. */
+/*
+ * tries.h - the attempts behind `byteledger check`: each does the thing once and says how it went.
+ */
 #ifndef SOURCE_TRIES_H
 #define SOURCE_TRIES_H
 
@@ -9,8 +11,9 @@
 #include "base/err.h"
 
 /**
- * struct tries_line - one line of `check`. @run does it for real, on processes and files of our own; it returns 0, or a
- * negative errno with why and the remedy in @err. @gives says in a few words what works when it succeeds.
+ * struct tries_line - one line of `check`. @run does it for real, on processes and files of our
+ * own; it returns 0, or a negative errno with why and the remedy in @err. @gives says in a few
+ * words what works when it succeeds.
  */
 struct tries_line {
 	const char *feature;
@@ -21,14 +24,20 @@ struct tries_line {
 /** tries_all - all of them in the order of the printed lines; ends with a NULL feature. */
 extern const struct tries_line tries_all[];
 
-/** tries_names_mappings() - whether this kernel keeps the names that programs give anonymous mappings: 0, or -ENOMSG with why. */
+/**
+ * tries_names_mappings() - whether this kernel keeps the names that programs give anonymous
+ * mappings: 0, or -ENOMSG with why.
+ */
 int tries_names_mappings(struct err *err);
 
 /** tries_bpf_load() - load a two-instruction program and make a ring buffer. */
 int tries_bpf_load(struct err *err);
 /** tries_uprobe() - put a probe on a function of this program, call it, and see it counted. */
 int tries_uprobe(struct err *err);
-/** tries_bpf_stack() - load the stack walker (source/bpfstack.h). tries_map_events() - be told of new mappings. */
+/**
+ * tries_bpf_stack() - load the stack walker (source/bpfstack.h). tries_map_events() - be told of
+ * new mappings.
+ */
 int tries_bpf_stack(struct err *err);
 int tries_map_events(struct err *err);
 /** tries_map_names() - hear the names that programs give their mappings (source/mapnames.h). */
@@ -41,7 +50,10 @@ int tries_net_capture(struct err *err);
 int tries_net_packet(struct err *err);
 /** tries_pages() - load the programs that keep the owners of pages. */
 int tries_pages(struct err *err);
-/** tries_sample() - probe our own allocator and see its calls; the others: with frees, the kernel's, at a nop of 5 bytes. */
+/**
+ * tries_sample() - probe our own allocator and see its calls; the others: with frees, the kernel's,
+ * at a nop of 5 bytes.
+ */
 int tries_sample(struct err *err);
 int tries_sample_leaks(struct err *err);
 int tries_sample_kernel(struct err *err);

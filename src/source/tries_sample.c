@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tries_sample.c - attempts that concern `sample`: probes on our own allocator, sessions, the kernel's tracepoints, nops of 5 bytes. */
+/*
+ * tries_sample.c - attempts that concern `sample`: probes on our own allocator, sessions, the
+ * kernel's tracepoints, nops of 5 bytes.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

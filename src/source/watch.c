@@ -65,7 +65,10 @@ static void plan(struct watch *w, uint64_t now_ns)
 {
 	uint64_t period = watch_period(w->cost.reading_cpu_ns, w->other_cpu_ns,
 				       w->read_ns ? now_ns - w->read_ns : 0, WATCH_BUDGET);
-	/* the first one was an advance: it is earned back before the second, or a short watch would take more than its share */
+	/*
+	 * the first one was an advance: it is earned back before the second, or a short watch would
+	 * take more than its share
+	 */
 	uint64_t wait = w->read_ns ? period : 2 * period;
 	w->cost.period_ns = period > w->opt.period_ns ? period : w->opt.period_ns;
 	w->reading_due_ns = now_ns + (wait > w->opt.period_ns ? wait : w->opt.period_ns);
@@ -99,7 +102,10 @@ uint64_t watch_time_next(uint64_t last_ns, uint64_t elapsed_ns, uint64_t clock_n
 									: last_ns + elapsed_ns / 2;
 }
 
-/* Where a program's stack begins, which the kernel chooses anew at each exec: another one since the last look is another program. */
+/*
+ * Where a program's stack begins, which the kernel chooses anew at each exec: another one since the
+ * last look is another program.
+ */
 static int runs_another(struct watch *w)
 {
 	char text[1024];
@@ -200,7 +206,7 @@ void watch_cost(const struct watch *w, struct watch_cost *cost)
 	cost->since_ns = clock_ns(CLOCK_MONOTONIC) - w->opened_ns;
 }
 
-/* ---- the limit ------------------------------------------------------------------------------------------------------ */
+/* ---- the limit ------------------------------------------------------------------------------- */
 
 uint64_t watch_limit(const struct target *target)
 {

@@ -25,8 +25,8 @@ struct store_block {
 	uint64_t number; /* id / STORE_BLOCK_IDS */
 	uint64_t min_ns, max_ns;
 	uint64_t min_chunk; /* of messages */
-	uint64_t
-		arrived_ns; /* of logs: the latest arrival; what a line itself says is its sender's clock */
+	/* of logs: the latest arrival; what a line itself says is its sender's clock */
+	uint64_t arrived_ns;
 	int dirty, any;
 };
 
@@ -104,9 +104,15 @@ int store_sql(sqlite3 *db, const char *sql, struct err *err);
 /** store_fail() - turn SQLite's last error on @db into @err. */
 int store_fail(sqlite3 *db, struct err *err, const char *what);
 int store_prepare(sqlite3 *db, sqlite3_stmt **out, const char *sql, struct err *err);
-/** store_step() - 1 = a row, 0 = there is none any more; what SQLite could not read or write is never taken for the end. */
+/**
+ * store_step() - 1 = a row, 0 = there is none any more; what SQLite could not read or write is
+ * never taken for the end.
+ */
 int store_step(sqlite3_stmt *s, const char *what, struct err *err);
-/** store_number() - first column of the first row of a statement without parameters; @otherwise where there is none. */
+/**
+ * store_number() - first column of the first row of a statement without parameters; @otherwise
+ * where there is none.
+ */
 int store_number(sqlite3 *db, const char *sql, uint64_t otherwise, uint64_t *out, struct err *err);
 int store_open_segment(int dir_fd, uint64_t number, int flags);
 
@@ -118,25 +124,39 @@ static inline void store_finalizep(sqlite3_stmt **s)
 #define STORE_CHUNK_COLUMNS                                                                     \
 	"SELECT id, connection, sender, counter, time_ns, segment, offset, raw_len, plain_len " \
 	"FROM chunk "
-/** store_each_chunk() - hand over the rows of @s (STORE_CHUNK_COLUMNS) with their bytes; 1 from @fn ends it early. */
+/**
+ * store_each_chunk() - hand over the rows of @s (STORE_CHUNK_COLUMNS) with their bytes; 1 from @fn
+ * ends it early.
+ */
 int store_each_chunk(struct store_reader *reader, sqlite3_stmt *s, uint64_t started_ns,
 		     store_chunk_fn fn, void *ctx, struct err *err);
 
 /* write.c */
 int store_write_init(struct store *store, struct err *err);
-/** store_write_resume() - forget what is remembered of rows: after a start and behind a rollback. */
+/**
+ * store_write_resume() - forget what is remembered of rows: after a start and behind a rollback.
+ */
 int store_write_resume(struct store *store, struct err *err);
 void store_write_fini(struct store *store);
 int store_write_pending(struct store *store, struct err *err);
 int store_write_blocks(struct store *store, struct err *err);
 
 /* sets.c */
-/** store_sets_enter() - call before message @id is stored: writes the sets of the block that it leaves. */
+/**
+ * store_sets_enter() - call before message @id is stored: writes the sets of the block that it
+ * leaves.
+ */
 int store_sets_enter(struct store *store, uint64_t id, struct err *err);
 void store_sets_add(struct store *store, uint64_t id, unsigned type, unsigned si, uint64_t address);
-/** store_sets_resume() - take up the messages of the newest block again: after a start and behind a rollback. */
+/**
+ * store_sets_resume() - take up the messages of the newest block again: after a start and behind a
+ * rollback.
+ */
 int store_sets_resume(struct store *store, struct err *err);
-/** store_sets_migrate() - a store of version 1 had SQLite indexes of messages instead; leaves it whole or as it was. */
+/**
+ * store_sets_migrate() - a store of version 1 had SQLite indexes of messages instead; leaves it
+ * whole or as it was.
+ */
 int store_sets_migrate(struct store *store, struct err *err);
 
 /* retain.c */

@@ -2,10 +2,11 @@
 /*
  * read.c - pages of messages and log lines.
  *
- * Every filter is turned into cursors over sets of ids (messages; sets.c) or an index whose entries end in the id (logs), one
- * cursor for each combination of the filter's values; the cursors are merged by id. So a page costs what it gives, however
- * many rows a filter passes over, and an IN list never sorts. Times become ranges of ids through the blocks' lowest and highest times, with the time
- * itself checked on the row: clocks may step.
+ * Every filter is turned into cursors over sets of ids (messages; sets.c) or an index whose entries
+ * end in the id (logs), one cursor for each combination of the filter's values; the cursors are
+ * merged by id. So a page costs what it gives, however many rows a filter passes over, and an IN
+ * list never sorts. Times become ranges of ids through the blocks' lowest and highest times, with
+ * the time itself checked on the row: clocks may step.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ const char *store_keep_text(struct store_page *page, sqlite3_stmt *s, int column
 		    : NULL;
 }
 
-/* ---- ranges of ids ------------------------------------------------------------------------------------------- */
+/* ---- ranges of ids --------------------------------------------------------------------------- */
 
 /* The blocks that may hold rows of the asked times, as ranges in the order of reading. */
 static int time_ranges(struct store_reader *reader, const struct table *table,
@@ -135,7 +136,7 @@ static int ranges_of(struct store_reader *reader, const struct table *table,
 	return 0;
 }
 
-/* ---- messages --------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int address_number(struct store_reader *reader, const char *text, int64_t *id,
 			  struct err *err)
@@ -159,7 +160,9 @@ static int side_fits(const struct store_query *query, unsigned si)
 	       (!query->has_initiator || (si & 1) == (unsigned)query->initiator);
 }
 
-/* The sets of every combination of the filter's values; of three filters one is left to the rows. */
+/*
+ * The sets of every combination of the filter's values; of three filters one is left to the rows.
+ */
 static int add_sets(struct store_reader *reader, const struct store_query *query, int64_t address,
 		    struct store_merge *merge, struct err *err)
 {
@@ -431,7 +434,7 @@ int store_messages(struct store_reader *reader, const struct store_query *query,
 	return page_of(reader, &table, query, message_cursors, take_message, out, err);
 }
 
-/* ---- logs ------------------------------------------------------------------------------------------------------- */
+/* ---- logs ------------------------------------------------------------------------------------ */
 
 static int log_cursors(struct store_reader *reader, const struct store_query *query,
 		       struct store_merge *merge, struct err *err)

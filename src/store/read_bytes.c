@@ -18,7 +18,7 @@ static uint64_t column_u64(sqlite3_stmt *s, int column)
 	return (uint64_t)sqlite3_column_int64(s, column);
 }
 
-/* ---- connections ------------------------------------------------------------------------------------------------ */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 #define CONNECTION_COLUMNS                                                           \
 	"SELECT id, started_ns, closed_ns, initiator, remote_addr, local_peer_id, "  \
@@ -127,11 +127,11 @@ int store_connection_near(struct store_reader *reader, uint64_t started_ns, int 
 				   started_ns, id, err);
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------------------------ */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 /*
- * Read @len bytes of a segment. A short file is an error, for rows never precede their bytes; without a file, -ENOENT with
- * no message: retention may have taken it since the row was read.
+ * Read @len bytes of a segment. A short file is an error, for rows never precede their bytes;
+ * without a file, -ENOENT with no message: retention may have taken it since the row was read.
  */
 static int read_bytes(struct store_reader *reader, uint64_t segment, uint64_t offset, size_t len,
 		      struct buf *out, struct err *err)
@@ -217,7 +217,7 @@ int store_message_chunks(struct store_reader *reader, const struct store_message
 	return store_each_chunk(reader, s, 0, fn, ctx, err);
 }
 
-/* ---- text search --------------------------------------------------------------------------------------------------- */
+/* ---- text search ----------------------------------------------------------------------------- */
 
 /* A word as an FTS5 string: quoted, inner quotes doubled. */
 static void put_word(struct buf *out, const char *word, size_t len)
@@ -231,7 +231,10 @@ static void put_word(struct buf *out, const char *word, size_t len)
 	buf_putc(out, '"');
 }
 
-/* FTS5 wants letters in a string; a word of punctuation only would match nothing and break the expression. */
+/*
+ * FTS5 wants letters in a string; a word of punctuation only would match nothing and break the
+ * expression.
+ */
 static int has_letters(const char *word, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -242,8 +245,9 @@ static int has_letters(const char *word, size_t len)
 }
 
 /*
- * The query language: words are alternatives, +word must occur, -word must not. Hits must hold all + words, or, where
- * there are none, at least one plain word (with + words the plain ones only raise the rank, as in the former index).
+ * The query language: words are alternatives, +word must occur, -word must not. Hits must hold all
+ * + words, or, where there are none, at least one plain word (with + words the plain ones only
+ * raise the rank, as in the former index).
  */
 static int search_expression(const char *text, struct buf *out)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_chunks.c - the list of all chunks: connection by connection, in each by counter, then what was never cut. */
+/*
+ * read_chunks.c - the list of all chunks: connection by connection, in each by counter, then what
+ * was never cut.
+ */
 #include <errno.h>
 
 #include "store/internal.h"
@@ -20,7 +23,10 @@ static int count_down(void *ctx, const struct store_chunk_row *chunk)
 	return list->fn(list->ctx, chunk);
 }
 
-/* One kind of rows of one connection. @sql has the connection as ?1, the limit as ?2, bounds from ?3. */
+/*
+ * One kind of rows of one connection. @sql has the connection as ?1, the limit as ?2, bounds from
+ * ?3.
+ */
 static int part(struct listing *list, const char *sql, uint64_t connection, uint64_t started_ns,
 		int64_t a, int64_t b, struct err *err)
 {
@@ -38,8 +44,8 @@ static int part(struct listing *list, const char *sql, uint64_t connection, uint
 }
 
 /*
- * Bounds of the two parts of a connection: counter and sender, and id of the pieces without a counter; signed, so that the
- * place before the first of them has a number too.
+ * Bounds of the two parts of a connection: counter and sender, and id of the pieces without a
+ * counter; signed, so that the place before the first of them has a number too.
  */
 struct bounds {
 	int cut, uncut; /* does the part have rows on that side of the cursor */

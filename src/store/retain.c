@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retain.c - what grows beyond the limits goes, oldest first, with everything that belongs to it. */
+/*
+ * retain.c - what grows beyond the limits goes, oldest first, with everything that belongs to it.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,9 +32,9 @@ static int run(struct store *store, struct err *err, const char *sql, uint64_t v
 }
 
 /*
- * The first id that age leaves, by blocks: those before the first block that has a young row go whole. Rows are in order of
- * arrival, so an old time among young ones is a clock that stepped and takes nothing with it. @newest_ns: SQL, the newest
- * time of a block.
+ * The first id that age leaves, by blocks: those before the first block that has a young row go
+ * whole. Rows are in order of arrival, so an old time among young ones is a clock that stepped and
+ * takes nothing with it. @newest_ns: SQL, the newest time of a block.
  */
 static int first_young(struct store *store, const char *blocks, const char *newest_ns,
 		       uint64_t now_ns, uint64_t *first, struct err *err)
@@ -80,7 +82,9 @@ static int drop_messages(struct store *store, uint64_t first, struct err *err)
 			    first / STORE_BLOCK_IDS);
 }
 
-/* Addresses that no message has any more; looked for when there are many, and then twice as many. */
+/*
+ * Addresses that no message has any more; looked for when there are many, and then twice as many.
+ */
 static int drop_addresses(struct store *store, struct err *err)
 {
 	uint64_t count;
@@ -123,8 +127,8 @@ int store_drop_segments(struct store *store, struct err *err)
 }
 
 /*
- * Chunks that no message needs (nobody had the key) are bounded by the number of messages too, generously: a message has
- * one chunk as a rule.
+ * Chunks that no message needs (nobody had the key) are bounded by the number of messages too,
+ * generously: a message has one chunk as a rule.
  */
 static int first_chunk_by_count(struct store *store, uint64_t *first, struct err *err)
 {
@@ -140,7 +144,10 @@ static int first_chunk_by_count(struct store *store, uint64_t *first, struct err
 	return rc;
 }
 
-/* The same by age: chunks come in order of time but for steps of the clock, so the first that is young enough ends it. */
+/*
+ * The same by age: chunks come in order of time but for steps of the clock, so the first that is
+ * young enough ends it.
+ */
 static int first_chunk_by_age(struct store *store, uint64_t now_ns, uint64_t *first,
 			      struct err *err)
 {
@@ -233,7 +240,10 @@ static int retain_messages(struct store *store, uint64_t now_ns, struct err *err
 		return 0;
 	if (messages_go)
 		rc = drop_messages(store, first, err);
-	/* chunks that no message needs go up to the first that one does; without messages only @floor and age speak */
+	/*
+	 * chunks that no message needs go up to the first that one does; without messages only
+	 * @floor and age speak
+	 */
 	if (rc == 0)
 		rc = store_number(store->db, "SELECT min(min_chunk) FROM message_block", 0, &needed,
 				  err);
@@ -266,8 +276,9 @@ static int retain_logs(struct store *store, uint64_t now_ns, struct err *err)
 	if (rc < 0 || first < oldest + step)
 		return rc;
 	/*
-	 * FTS5 breaks its index when it is told to forget a row that it never had, and lines that came while search was
-	 * disabled are in the log only. Its own list of what it has (a row for each, documented) tells them apart.
+	 * FTS5 breaks its index when it is told to forget a row that it never had, and lines that
+	 * came while search was disabled are in the log only. Its own list of what it has (a row
+	 * for each, documented) tells them apart.
 	 */
 	rc = run(store, err,
 		 "INSERT INTO log_text(log_text, rowid, message) SELECT 'delete', id, message FROM "
@@ -281,7 +292,10 @@ static int retain_logs(struct store *store, uint64_t now_ns, struct err *err)
 			    first / STORE_BLOCK_IDS);
 }
 
-/* Connections over which nothing came (most are refused ones) have no chunk whose going would take them along. */
+/*
+ * Connections over which nothing came (most are refused ones) have no chunk whose going would take
+ * them along.
+ */
 static int drop_empty_connections(struct store *store, uint64_t now_ns, struct err *err)
 {
 	static const char by_age[] =

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sets.c - the index of messages: for each block of ids and each value of a filter, which of the block's ids have it.
+ * sets.c - the index of messages: for each block of ids and each value of a filter, which of the
+ * block's ids have it.
  *
- * A block is gathered in memory and written whole, sorted by key, when the first id behind it comes. So an index entry is
- * made per value and block, not four per message, and a store of any size takes rows as fast as an empty one. Messages
- * of the newest block are found by looking at them all.
+ * A block is gathered in memory and written whole, sorted by key, when the first id behind it
+ * comes. So an index entry is made per value and block, not four per message, and a store of any
+ * size takes rows as fast as an empty one. Messages of the newest block are found by looking at
+ * them all.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +24,10 @@ _Static_assert(STORE_SET_IDS == 1 << OFFSET_BITS, "an offset fits exactly");
 struct store_sets {
 	uint64_t block; /* id / STORE_SET_IDS */
 	size_t count;
-	/* kind, a, b, offset from the highest bit down: sorted, the ids of a set stand together in order */
+	/*
+	 * kind, a, b, offset from the highest bit down: sorted, the ids of a set stand together in
+	 * order
+	 */
 	uint64_t keys[KINDS * STORE_SET_IDS];
 	char text[STORE_SET_IDS * 5 + 2];
 };

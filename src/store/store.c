@@ -175,13 +175,15 @@ static int add_arrival(struct store *store, struct err *err)
 
 static int prepare_schema(struct store *store, uint64_t *version, struct err *err)
 {
-	int rc = store_sql(
-		store->db,
-		/* auto_vacuum comes first: it is refused in silence once the file has its first page */
-		"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA "
-		"synchronous=NORMAL; PRAGMA cache_size=-65536;"
-		"PRAGMA wal_autocheckpoint=8000; PRAGMA temp_store=MEMORY;",
-		err);
+	int rc = store_sql(store->db,
+			   /*
+		 * auto_vacuum comes first: it is refused in silence once the file has its first
+		 * page
+		 */
+			   "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA "
+			   "synchronous=NORMAL; PRAGMA cache_size=-65536;"
+			   "PRAGMA wal_autocheckpoint=8000; PRAGMA temp_store=MEMORY;",
+			   err);
 	if (rc == 0)
 		rc = store_number(store->db, "PRAGMA user_version", 0, version, err);
 	if (rc < 0)
@@ -196,7 +198,10 @@ static int prepare_schema(struct store *store, uint64_t *version, struct err *er
 	rc = store_sql(store->db, schema, err);
 	if (rc == 0)
 		rc = add_arrival(store, err);
-	/* nobody else writes: a connection that is open here was left so by a recorder that was killed */
+	/*
+	 * nobody else writes: a connection that is open here was left so by a recorder that was
+	 * killed
+	 */
 	if (rc == 0)
 		rc = store_sql(store->db,
 			       "UPDATE connection SET close_reason='the recorder ended', "
@@ -227,8 +232,8 @@ static int resume(struct store *store, struct err *err)
 }
 
 /*
- * What peers said is nobody else's to read: SQLite would create the file by the umask alone, and gives its log and its
- * shared memory the mode that the file has.
+ * What peers said is nobody else's to read: SQLite would create the file by the umask alone, and
+ * gives its log and its shared memory the mode that the file has.
  */
 static int create_db(struct store *store, struct err *err)
 {
@@ -236,7 +241,9 @@ static int create_db(struct store *store, struct err *err)
 			O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	struct stat st = { 0 };
 	int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
-	/* nobody has the database open yet, so no lock of this process is lost by closing it here */
+	/*
+	 * nobody has the database open yet, so no lock of this process is lost by closing it here
+	 */
 	if (fd >= 0)
 		close(fd);
 	return rc < 0 ? err_set(err, rc, "cannot open 'store.sqlite' of store '%s'", store->path)
@@ -263,7 +270,10 @@ static int start(struct store *store, struct err *err)
 				"another recorder writes to it: give each its own 'db' folder");
 	}
 	rc = create_db(store, err);
-	/* what a large search sorts: what peers said lies in stores only, and the recorder reaches nothing else */
+	/*
+	 * what a large search sorts: what peers said lies in stores only, and the recorder reaches
+	 * nothing else
+	 */
 	if (rc == 0 && !sqlite3_temp_directory)
 		sqlite3_temp_directory = sqlite3_mprintf("%s", store->path);
 	if (rc == 0)
@@ -296,7 +306,10 @@ static void release(struct store *store)
 	free(store);
 }
 
-/* Retention drops whole segments: a small store has small ones. A message with its chunks takes some hundred bytes. */
+/*
+ * Retention drops whole segments: a small store has small ones. A message with its chunks takes
+ * some hundred bytes.
+ */
 static uint64_t segment_bytes(const struct store_limits *limits)
 {
 	uint64_t bytes = STORE_SEGMENT_BYTES;

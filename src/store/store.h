@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store.h - append-only tables of connections, chunks, messages and log lines: SQLite (WAL) for rows and indexes, segment
- * files for payload bytes. docs/store.md describes the schema so that people can query it.
+ * store.h - append-only tables of connections, chunks, messages and log lines: SQLite (WAL) for
+ * rows and indexes, segment files for payload bytes. docs/store.md describes the schema so that
+ * people can query it.
  *
- * One writer (struct store, one thread), any number of readers (struct store_reader, one thread each). Rows and their index
- * entries become visible together at store_flush(); payload bytes are written before the rows that name them. After
- * SIGKILL the store opens with all flushed rows and nothing half.
+ * One writer (struct store, one thread), any number of readers (struct store_reader, one thread
+ * each). Rows and their index entries become visible together at store_flush(); payload bytes are
+ * written before the rows that name them. After SIGKILL the store opens with all flushed rows and
+ * nothing half.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -23,8 +25,8 @@ struct store_reader;
 /** struct store_limits - 0 = unlimited. What goes takes everything with it that belongs to it. */
 struct store_limits {
 	uint64_t messages, logs; /* newest rows kept */
-	uint64_t
-		payload_bytes; /* of segment files, to one segment (64 MiB, an eighth of this if less) */
+	/* of segment files, to one segment (64 MiB, an eighth of this if less) */
+	uint64_t payload_bytes;
 	uint64_t age_ns;
 	int no_search; /* log lines are not indexed by their words */
 };
@@ -35,7 +37,10 @@ struct store_limits {
  */
 int store_open(const char *path, const struct store_limits *limits, struct store **out,
 	       struct err *err);
-/** store_message_sink() - takes connections, chunks and messages; ids are given out densely from the largest stored one. */
+/**
+ * store_message_sink() - takes connections, chunks and messages; ids are given out densely from the
+ * largest stored one.
+ */
 struct message_sink *store_message_sink(struct store *store);
 
 /** A log line to be stored; strings are copied. */
@@ -46,16 +51,21 @@ struct store_log {
 	size_t section_len, message_len;
 };
 int store_put_log(struct store *store, const struct store_log *log, struct err *err);
-/** store_flush() - commit what was put and apply the limits; call it about ten times a second and when idle. */
+/**
+ * store_flush() - commit what was put and apply the limits; call it about ten times a second and
+ * when idle.
+ */
 int store_flush(struct store *store, struct err *err);
 /**
- * store_recover() - after a put or flush that failed: where SQLite gave up the open transaction (a full disk), go on behind
- * the last committed row; @lost rows of it are gone. Otherwise nothing is lost and the failed call may be done again.
+ * store_recover() - after a put or flush that failed: where SQLite gave up the open transaction (a
+ * full disk), go on behind the last committed row; @lost rows of it are gone. Otherwise nothing is
+ * lost and the failed call may be done again.
  */
 int store_recover(struct store *store, uint64_t *lost, struct err *err);
 /**
- * store_unseal_chunk() - put a chunk that is stored already, sealed: the plaintext came to light later. The former
- * row goes, so that a chunk never stands twice. @chunk->connection counts like those of the sink; numbers of earlier runs are negative (wrapped).
+ * store_unseal_chunk() - put a chunk that is stored already, sealed: the plaintext came to light
+ * later. The former row goes, so that a chunk never stands twice. @chunk->connection counts like
+ * those of the sink; numbers of earlier runs are negative (wrapped).
  */
 int store_unseal_chunk(struct store *store, const struct message_chunk *chunk, struct err *err);
 /** store_first_connection() - the number in the database of the sink's connection 0. */
@@ -71,15 +81,16 @@ int store_stats(struct store *store, struct store_stats *stats, struct err *err)
 /** store_close() - flush and release; the store is closed even where this fails. */
 int store_close(struct store *store, struct err *err);
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /** store_is() - 1 if @path is a folder that holds a store. */
 int store_is(const char *path);
 int store_reader_open(const char *path, struct store_reader **out, struct err *err);
 void store_reader_close(struct store_reader *reader);
 /**
- * store_reader_allow() - what is asked from here on, until the next such call, may take @ns together (0: as long as it will), and
- * ends at once where *@stop (may be NULL, lent) is not 0: it fails with -ETIMEDOUT then.
+ * store_reader_allow() - what is asked from here on, until the next such call, may take @ns
+ * together (0: as long as it will), and ends at once where *@stop (may be NULL, lent) is not 0: it
+ * fails with -ETIMEDOUT then.
  */
 void store_reader_allow(struct store_reader *reader, uint64_t ns, const atomic_int *stop);
 /** store_reader_stats() - the same as store_stats(), of what is committed. */
@@ -123,18 +134,18 @@ const struct store_message_row *store_page_message(const struct store_page *page
 const struct store_log_row *store_page_log(const struct store_page *page, size_t i);
 
 /**
- * store_messages(), store_logs() - a page; cost grows with the rows given, not with the rows passed over, but for what one
- * index cannot tell: with an address, types and a side all at once the side is looked at on the rows, and so are times
- * within a block of ids.
+ * store_messages(), store_logs() - a page; cost grows with the rows given, not with the rows passed
+ * over, but for what one index cannot tell: with an address, types and a side all at once the side
+ * is looked at on the rows, and so are times within a block of ids.
  */
 int store_messages(struct store_reader *reader, const struct store_query *query,
 		   struct store_page **out, struct err *err);
 int store_logs(struct store_reader *reader, const struct store_query *query,
 	       struct store_page **out, struct err *err);
 /**
- * store_search_logs() - the best @limit hits for @text, newest first. @as_phrase: the text is one phrase; else words are
- * alternatives, +word must occur, -word must not. -EINVAL where nothing is left to search for, or there are more words than
- * STORE_SEARCH_WORDS.
+ * store_search_logs() - the best @limit hits for @text, newest first. @as_phrase: the text is one
+ * phrase; else words are alternatives, +word must occur, -word must not. -EINVAL where nothing is
+ * left to search for, or there are more words than STORE_SEARCH_WORDS.
  */
 #define STORE_SEARCH_WORDS 64
 int store_search_logs(struct store_reader *reader, const char *text, int as_phrase, uint64_t limit,
@@ -155,8 +166,8 @@ int store_message_chunks(struct store_reader *reader, const struct store_message
 			 store_chunk_fn fn, void *ctx, struct err *err);
 
 /**
- * Where a chunk stands among all: by connection, then counter, then sender; pieces without a counter behind the others of
- * their connection, by @id.
+ * Where a chunk stands among all: by connection, then counter, then sender; pieces without a
+ * counter behind the others of their connection, by @id.
  */
 struct store_chunk_place {
 	uint64_t connection, counter;
@@ -167,7 +178,8 @@ struct store_chunk_query {
 	int has_connection; /* of this one only */
 	uint64_t connection;
 	int has_cursor, backward;
-	int exclusive; /* begin behind the cursor, whether there still is a chunk or not; else at it */
+	/* begin behind the cursor, whether there still is a chunk or not; else at it */
+	int exclusive;
 	struct store_chunk_place cursor;
 	uint64_t limit;
 };
@@ -175,17 +187,23 @@ struct store_chunk_query {
 int store_list_chunks(struct store_reader *reader, const struct store_chunk_query *query,
 		      store_chunk_fn fn, void *ctx, struct err *err);
 /**
- * store_sender_chunks() - of one connection what one side sent: by counter, then pieces without a counter by id. @after is
- * the place of the last one that was seen, NULL = from the first on.
+ * store_sender_chunks() - of one connection what one side sent: by counter, then pieces without a
+ * counter by id. @after is the place of the last one that was seen, NULL = from the first on.
  */
 int store_sender_chunks(struct store_reader *reader, uint64_t connection,
 			enum message_sender sender, const struct store_chunk_place *after,
 			uint64_t limit, store_chunk_fn fn, void *ctx, struct err *err);
-/** store_sealed_chunks() - of these the ones that have a counter, but for the connection chunk, and no plaintext. */
+/**
+ * store_sealed_chunks() - of these the ones that have a counter, but for the connection chunk, and
+ * no plaintext.
+ */
 int store_sealed_chunks(struct store_reader *reader, uint64_t connection,
 			enum message_sender sender, uint64_t limit, store_chunk_fn fn, void *ctx,
 			struct err *err);
-/** store_has_opened() - 1 where a chunk from counter @from to @to of that side is stored with its plaintext, else 0. */
+/**
+ * store_has_opened() - 1 where a chunk from counter @from to @to of that side is stored with its
+ * plaintext, else 0.
+ */
 int store_has_opened(struct store_reader *reader, uint64_t connection, enum message_sender sender,
 		     uint64_t from, uint64_t to, struct err *err);
 
@@ -199,10 +217,15 @@ int store_connections_back(struct store_reader *reader, uint64_t cursor, uint64_
 /** store_sealed_connections() - those with chunks that were not decrypted, oldest first. */
 int store_sealed_connections(struct store_reader *reader, store_connection_fn fn, void *ctx,
 			     struct err *err);
-/** store_connection_at() - the connection that began at @started_ns; -ENOENT where there is none. */
+/**
+ * store_connection_at() - the connection that began at @started_ns; -ENOENT where there is none.
+ */
 int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64_t *id,
 			struct err *err);
-/** store_connection_near() - the first that began then or later, with @backward the last that began then or earlier. */
+/**
+ * store_connection_near() - the first that began then or later, with @backward the last that began
+ * then or earlier.
+ */
 int store_connection_near(struct store_reader *reader, uint64_t started_ns, int backward,
 			  uint64_t *id, struct err *err);
 

@@ -28,13 +28,19 @@ static int step(struct store *store, sqlite3_stmt *stmt, const char *what, struc
 	return rc;
 }
 
-/* Room in the transaction, made before anything of a row is written: a put that fails can be done again. */
+/*
+ * Room in the transaction, made before anything of a row is written: a put that fails can be done
+ * again.
+ */
 static int make_room(struct store *store, struct err *err)
 {
 	return store->rows >= STORE_BATCH_ROWS ? store_flush(store, err) : 0;
 }
 
-/* SQLite's numbers are signed: what is larger (a time behind the year 2262) becomes the largest, never negative. */
+/*
+ * SQLite's numbers are signed: what is larger (a time behind the year 2262) becomes the largest,
+ * never negative.
+ */
 static uint64_t storable(uint64_t value)
 {
 	return value < INT64_MAX ? value : INT64_MAX;
@@ -54,8 +60,9 @@ static void bind_text(sqlite3_stmt *stmt, int at, const char *text)
 }
 
 /*
- * When a connection began is its name in the API: two must not share one, whatever the clock of a capture can tell apart.
- * The one of row @id stays what it is; a new one is moved on by nanoseconds until nobody has it.
+ * When a connection began is its name in the API: two must not share one, whatever the clock of a
+ * capture can tell apart. The one of row @id stays what it is; a new one is moved on by nanoseconds
+ * until nobody has it.
  */
 static int start_of(struct store *store, uint64_t id, uint64_t asked_ns, uint64_t *started_ns,
 		    struct err *err)
@@ -362,7 +369,10 @@ static int put_message(struct message_sink *sink, const struct message *m, struc
 		recent_slot(store, m->connection, m->sender, m->first_chunk);
 	int known = recent->connection == m->connection && recent->sender == (unsigned)m->sender &&
 		    recent->counter == m->first_chunk;
-	/* the row of the first chunk, or (after very many chunks in between) one that is certainly not later */
+	/*
+	 * the row of the first chunk, or (after very many chunks in between) one that is certainly
+	 * not later
+	 */
 	uint64_t chunk = known                      ? recent->row
 			 : store->message_block.any ? store->message_block.min_chunk
 						    : 0;

@@ -20,8 +20,8 @@ void child_free(struct child *child);
 typedef void (*child_fn)(void *ctx, uint32_t at, const struct symbol *symbols, uint32_t count);
 
 /**
- * child_look_up() - what stands at @offsets of @module, CHILD_BATCH at most; @lines: by debug information alone.
- * Return: 0, or -EPIPE: it is dead, what it had said until then was told.
+ * child_look_up() - what stands at @offsets of @module, CHILD_BATCH at most; @lines: by debug
+ * information alone. Return: 0, or -EPIPE: it is dead, what it had said until then was told.
  */
 int child_look_up(struct child *child, struct module *module, int lines, const uint64_t *offsets,
 		  uint32_t count, child_fn fn, void *ctx);

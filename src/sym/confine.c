@@ -54,7 +54,10 @@ static void drop_user(void)
 	for (unsigned long cap = 0; cap < 64; cap++)
 		prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
 	if (geteuid() == 0) {
-		/* refused where such a user does not exist (user namespaces): the rest stands all the same */
+		/*
+		 * refused where such a user does not exist (user namespaces): the rest stands all
+		 * the same
+		 */
 		syscall(SYS_setgroups, 0, NULL);
 		syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY);
 		syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY);

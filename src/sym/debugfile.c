@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* debugfile.c - where distributions, users and debuginfod servers keep the debug file of a module. */
+/*
+ * debugfile.c - where distributions, users and debuginfod servers keep the debug file of a module.
+ */
 #include "sym/image.h"
 
 #include <errno.h>

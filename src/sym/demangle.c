@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demangle.c - libiberty does the work; here its appetite is bounded: substitutions let a name of a kilobyte expand to
- * gigabytes, so output beyond NAME_MAX_BYTES ends the attempt and the name stays as it is.
+ * demangle.c - libiberty does the work; here its appetite is bounded: substitutions let a name of a
+ * kilobyte expand to gigabytes, so output beyond NAME_MAX_BYTES ends the attempt and the name stays
+ * as it is.
  */
 #include "sym/sym.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.h - the ELF files of one process, and the reader (sym/reader.h) that is asked about them. */
+/*
+ * files.h - the ELF files of one process, and the reader (sym/reader.h) that is asked about them.
+ */
 #ifndef SYM_FILES_H
 #define SYM_FILES_H
 
@@ -10,7 +12,10 @@
 #include "sym/image.h"
 #include "sym/reader.h"
 
-/** struct elf_files - one thread, one file at a time. Its reader begins when the first file is looked into. */
+/**
+ * struct elf_files - one thread, one file at a time. Its reader begins when the first file is
+ * looked into.
+ */
 struct elf_files {
 	struct image_root root;
 	struct reader_work work;
@@ -45,8 +50,9 @@ struct file_ask {
 };
 
 /**
- * elf_files_ask() - @what about the file behind @fd (-1: the one before); where it is one of the first two, with @path and @build_id.
- * Return: 0 with the first answer in reader_buf(), or -EPIPE: the reader died over it, or there can be none.
+ * elf_files_ask() - @what about the file behind @fd (-1: the one before); where it is one of the
+ * first two, with @path and @build_id. Return: 0 with the first answer in reader_buf(), or -EPIPE:
+ * the reader died over it, or there can be none.
  */
 int elf_files_ask(struct elf_files *files, enum files_say what, int fd, const char *path,
 		  const struct elf_head *head, uint32_t *answer);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* functions_read.c - the reader's side of functions.h: names, stubs, probes and variables of the file that was given. */
+/*
+ * functions_read.c - the reader's side of functions.h: names, stubs, probes and variables of the
+ * file that was given.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

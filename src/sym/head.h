@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * head.h - what the first bytes of an ELF file say: its segments and its build id. All that this process reads of a stranger's file
- * by itself, in bounded pieces and without a library; the rest is a reader's (sym/reader.h).
+ * head.h - what the first bytes of an ELF file say: its segments and its build id. All that this
+ * process reads of a stranger's file by itself, in bounded pieces and without a library; the rest
+ * is a reader's (sym/reader.h).
  */
 #ifndef SYM_HEAD_H
 #define SYM_HEAD_H
@@ -19,7 +20,10 @@ struct elf_head {
 	Elf64_Phdr segments[HEAD_SEGMENTS_MAX];
 };
 
-/** head_read() - of @fd, whose offset does not matter. -EBADMSG: no 64-bit ELF file of our byte order, or damaged. */
+/**
+ * head_read() - of @fd, whose offset does not matter. -EBADMSG: no 64-bit ELF file of our byte
+ * order, or damaged.
+ */
 int head_read(struct elf_head *head, int fd);
 
 /** struct headed - a file that is open, and its head. */

@@ -56,7 +56,10 @@ void image_root_close(struct image_root *root)
 	root->fd = -1;
 }
 
-/* Opening a device or a fifo can have effects or hang: look at an O_PATH descriptor first, then open that very file. */
+/*
+ * Opening a device or a fifo can have effects or hang: look at an O_PATH descriptor first, then
+ * open that very file.
+ */
 static int open_regular(int dir, const char *path, uint64_t resolve)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = resolve };
@@ -81,8 +84,9 @@ static int open_regular(int dir, const char *path, uint64_t resolve)
 }
 
 /*
- * What compressed sections claim to be is taken from memory before a byte of them is looked at, and deflate can claim a thousand
- * times what it is. Real debug information is packed to a third or a quarter.
+ * What compressed sections claim to be is taken from memory before a byte of them is looked at, and
+ * deflate can claim a thousand times what it is. Real debug information is packed to a third or a
+ * quarter.
  */
 static int claims_too_much(const struct image *image, uint64_t file_bytes)
 {
@@ -168,7 +172,10 @@ int image_open(struct image *image, const struct image_root *root, const char *p
 	return 0;
 }
 
-/* The vDSO is one file for all processes of a boot (one per class); ours serves, its build id tells. */
+/*
+ * The vDSO is one file for all processes of a boot (one per class); ours serves, its build id
+ * tells.
+ */
 static int open_vdso(struct image *image, const uint8_t *build_id, uint8_t len)
 {
 	const char *start = (const char *)getauxval(AT_SYSINFO_EHDR);
@@ -219,7 +226,10 @@ static int open_nth(const struct image_root *root, const char *path, uint32_t nt
 	return fd;
 }
 
-/* The kernel tells names as our root sees them: of a process whose root lies below (chroot) they begin with where that is. NULL: not so. */
+/*
+ * The kernel tells names as our root sees them: of a process whose root lies below (chroot) they
+ * begin with where that is. NULL: not so.
+ */
 static const char *below(const struct image_root *root, const char *path)
 {
 	char name[64], top[PATH_MAX];
@@ -276,11 +286,15 @@ int image_find_module(const struct image_root *root, const char *path, const uin
 		memcpy(plain, path, path_len - mark);
 		plain[path_len - mark] = '\0';
 		path = plain;
-		/* a build that was replaced in place often has its old self under the same id again */
+		/*
+		 * a build that was replaced in place often has its old self under the same id again
+		 */
 		if (len)
 			now = accept_path(root, own, path, 0, build_id, len, accept, to);
 	}
-	/* whatever is refused there, the next mapping may be; only where none is left opening fails */
+	/*
+	 * whatever is refused there, the next mapping may be; only where none is left opening fails
+	 */
 	for (uint32_t nth = 0; now && root->pid && nth < MAPPINGS_TRIED; nth++) {
 		int fd = image_open_path(root, OPENER_MAPPED, path, nth);
 		if (fd < 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lines.c - libdw reads the DWARF, we keep indexes: .debug_aranges is not written by every compiler, and looking for the
- * scopes of an address from the unit's root costs milliseconds in a large unit. So: unit ranges once, a unit's function
- * ranges at its first address, a function's inlined ranges at its first address.
+ * lines.c - libdw reads the DWARF, we keep indexes: .debug_aranges is not written by every
+ * compiler, and looking for the scopes of an address from the unit's root costs milliseconds in a
+ * large unit. So: unit ranges once, a unit's function ranges at its first address, a function's
+ * inlined ranges at its first address.
  */
 #include "sym/lines.h"
 
@@ -24,8 +25,8 @@ struct range {
 	uint64_t lo, hi;
 	uint64_t reach; /* greatest hi of this and all before */
 	Dwarf_Off die;
-	uint32_t
-		parent; /* number of the enclosing range's DIE in the same list, for inlined calls */
+	/* number of the enclosing range's DIE in the same list, for inlined calls */
+	uint32_t parent;
 };
 struct ranges {
 	struct range *all;
@@ -138,7 +139,10 @@ struct lines *lines_new(const struct image *image, const struct debug_search *se
 		return NULL;
 	}
 	lines->dwarf = dwarf;
-	/* libdw would open any path written there by itself, a fifo too; so the file is found our way or not at all */
+	/*
+	 * libdw would open any path written there by itself, a fifo too; so the file is found our
+	 * way or not at all
+	 */
 	const char *alt_path;
 	const void *alt_id;
 	ssize_t alt_len = dwelf_dwarf_gnu_debugaltlink(dwarf, &alt_path, &alt_id);
@@ -207,7 +211,9 @@ static int is_scope(int tag)
 	       tag == DW_TAG_catch_block || tag == DW_TAG_inlined_subroutine;
 }
 
-/* Some compilers put functions below what they belong to; C and C++ types hold declarations only. */
+/*
+ * Some compilers put functions below what they belong to; C and C++ types hold declarations only.
+ */
 static int holds_functions(int tag, int types_too)
 {
 	switch (tag) {
@@ -225,8 +231,8 @@ static int holds_functions(int tag, int types_too)
 }
 
 /*
- * Walk the children of @root without recursion. For a unit: collect functions. For a function: collect inlined calls,
- * with their depth, and leave nested functions alone.
+ * Walk the children of @root without recursion. For a unit: collect functions. For a function:
+ * collect inlined calls, with their depth, and leave nested functions alone.
  */
 static void walk(struct ranges *to, Dwarf_Die *root, int types_too, int in_function)
 {

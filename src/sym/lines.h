@@ -19,15 +19,17 @@ struct line_frame {
 #define LINES_DEPTH_MAX 64
 
 /**
- * lines_new() - read @image's DWARF; NULL where it has none that can be used. Units are indexed here (one DIE each),
- * their functions when an address of theirs is first asked for. @search finds the file that dwz shared parts into.
+ * lines_new() - read @image's DWARF; NULL where it has none that can be used. Units are indexed
+ * here (one DIE each), their functions when an address of theirs is first asked for. @search finds
+ * the file that dwz shared parts into.
  */
 struct lines *lines_new(const struct image *image, const struct debug_search *search);
 void lines_free(struct lines *lines);
 
 /**
- * lines_find() - the frames at @address, innermost first; the last is the function itself (its name may be NULL).
- * Return: their number, at most LINES_DEPTH_MAX; 0 where DWARF knows nothing. O(log n) for a function seen before.
+ * lines_find() - the frames at @address, innermost first; the last is the function itself (its name
+ * may be NULL). Return: their number, at most LINES_DEPTH_MAX; 0 where DWARF knows nothing. O(log
+ * n) for a function seen before.
  */
 unsigned lines_find(struct lines *lines, uint64_t address, struct line_frame *frames);
 

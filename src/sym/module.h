@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.h - the inside of struct sym: one module per build id, and what its addresses resolved to. */
+/*
+ * module.h - the inside of struct sym: one module per build id, and what its addresses resolved to.
+ */
 #ifndef SYM_MODULE_H
 #define SYM_MODULE_H
 
@@ -52,7 +54,10 @@ struct sym {
 	size_t changed_count;
 };
 
-/** sym_module() - the module of that build id, or of that path where it has none; NULL when memory is short. */
+/**
+ * sym_module() - the module of that build id, or of that path where it has none; NULL when memory
+ * is short.
+ */
 struct module *sym_module(struct sym *sym, const char *path, const uint8_t *build_id, uint8_t len);
 /** sym_ahead() - let all of @offsets be known that are not: one question for many. */
 void sym_ahead(struct sym *sym, struct module *module, const uint64_t *offsets, size_t count);
@@ -70,18 +75,24 @@ uint64_t sym_held(const struct sym *sym);
 uint64_t sym_module_held(const struct module *module);
 /** sym_open_served() - a debug file from the servers of @sym, as servers_find(). */
 int sym_open_served(struct sym *sym, const uint8_t *build_id, uint32_t len, char **found);
-/** sym_module_compare() - have module->stale say whether its file has another build id by now; reads no more than that. */
+/**
+ * sym_module_compare() - have module->stale say whether its file has another build id by now; reads
+ * no more than that.
+ */
 void sym_module_compare(struct sym *sym, struct module *module);
 /** sym_module_done() - as sym_module_rest(), wherever it was read. */
 void sym_module_done(struct sym *sym, struct module *module);
-/** sym_module_rest() - give back files and tables of a module that is done with; answers stay, and it can be asked again. */
+/**
+ * sym_module_rest() - give back files and tables of a module that is done with; answers stay, and
+ * it can be asked again.
+ */
 void sym_module_rest(struct module *module);
 uint32_t sym_module_resolve(struct sym *sym, struct module *module, uint64_t offset,
 			    const struct symbol **out);
 
 /**
- * sym_module_lines() - what debug information adds to @known, a function that stands in the recording: file, line and what is
- * inlined there. Return: as sym_resolve(); 0: nothing.
+ * sym_module_lines() - what debug information adds to @known, a function that stands in the
+ * recording: file, line and what is inlined there. Return: as sym_resolve(); 0: nothing.
  */
 uint32_t sym_module_lines(struct sym *sym, struct module *module, uint64_t offset,
 			  const struct symbol *known, const struct symbol **out);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opener.h - who opens files: this process itself, or, in the child that reads them without privileges, its parent. */
+/*
+ * opener.h - who opens files: this process itself, or, in the child that reads them without
+ * privileges, its parent.
+ */
 #ifndef SYM_OPENER_H
 #define SYM_OPENER_H
 
@@ -13,7 +16,10 @@ enum opener_kind {
 	OPENER_SERVER  /* the debug file of build id @path[@len], from a debuginfod server */
 };
 
-/** A descriptor, or negative errno. *@found: malloc'd, where a server's file is kept; NULL for others. */
+/**
+ * A descriptor, or negative errno. *@found: malloc'd, where a server's file is kept; NULL for
+ * others.
+ */
 typedef int (*opener_fn)(void *ctx, enum opener_kind kind, const char *path, uint32_t len,
 			 uint32_t nth, char **found);
 

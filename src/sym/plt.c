@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plt.c - names for procedure linkage stubs. They have no symbols of their own: each jumps through a slot, and the
- * relocation that fills the slot names the function. Reading the jump itself serves every flavour (.plt, .plt.sec,
- * .plt.got, with and without endbr64) without knowing how the linker numbered them.
+ * plt.c - names for procedure linkage stubs. They have no symbols of their own: each jumps through
+ * a slot, and the relocation that fills the slot names the function. Reading the jump itself serves
+ * every flavour (.plt, .plt.sec, .plt.got, with and without endbr64) without knowing how the linker
+ * numbered them.
  */
 #include "sym/table.h"
 
@@ -69,7 +70,10 @@ static int read_relocations(struct slots *slots, const struct image *main, Elf_S
 	return 0;
 }
 
-/* Length of the indirect jump through memory at @code, 0 if there is none; *@disp is its displacement. */
+/*
+ * Length of the indirect jump through memory at @code, 0 if there is none; *@disp is its
+ * displacement.
+ */
 static size_t jump_at(const uint8_t *code, size_t bytes, int32_t *disp)
 {
 	size_t at = 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.h - memory that lives as long as its struct sym: chunks handed out once, and strings kept once. */
+/*
+ * pool.h - memory that lives as long as its struct sym: chunks handed out once, and strings kept
+ * once.
+ */
 #ifndef SYM_POOL_H
 #define SYM_POOL_H
 

@@ -44,7 +44,7 @@ struct reader {
 	struct buf buf;
 };
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static int send_all(int fd, const void *bytes, size_t len, int with_fd)
 {
@@ -130,7 +130,7 @@ static int hear(int fd, struct head *head, struct buf *buf, uint32_t most)
 	return rc;
 }
 
-/* ---- the reader -------------------------------------------------------------------------------------------------------- */
+/* ---- the reader ------------------------------------------------------------------------------ */
 
 /* One process, one way to who asked. */
 static int parent = -1;
@@ -189,7 +189,7 @@ static void __attribute__((noreturn)) live(const struct reader_work *work, int f
 	_exit(0);
 }
 
-/* ---- its parent -------------------------------------------------------------------------------------------------------- */
+/* ---- its parent ------------------------------------------------------------------------------ */
 
 static uint64_t own_bytes(void)
 {
@@ -215,7 +215,10 @@ static uint64_t own_bytes(void)
 #define ADDRESSES_TELL 1
 #endif
 
-/* A file may grow when it is read, but not without bounds: the soft limit, which the child cannot move. */
+/*
+ * A file may grow when it is read, but not without bounds: the soft limit, which the child cannot
+ * move.
+ */
 static void set_limit(const struct reader *reader)
 {
 	uint64_t bytes = reader->base_bytes + READER_BYTES + READER_FILE_GROWS * reader->file_bytes;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader.h - a process of its own that reads ELF and DWARF: it has no privileges (sym/confine.h), files are opened for it, its memory
- * is bounded, and when it dies, what it was asked is missing and nothing else.
+ * reader.h - a process of its own that reads ELF and DWARF: it has no privileges (sym/confine.h),
+ * files are opened for it, its memory is bounded, and when it dies, what it was asked is missing
+ * and nothing else.
  *
- * It begins as a copy of this process, so nothing has to be found and started anew; what it says is checked as a file would be.
+ * It begins as a copy of this process, so nothing has to be found and started anew; what it says is
+ * checked as a file would be.
  */
 #ifndef SYM_READER_H
 #define SYM_READER_H
@@ -17,10 +19,15 @@
 
 struct reader;
 
-/* What it may take beyond what this process had when it began, and for each byte of a file that it has to read. */
+/*
+ * What it may take beyond what this process had when it began, and for each byte of a file that it
+ * has to read.
+ */
 #define READER_BYTES (384ull << 20)
 #define READER_FILE_GROWS 8u
-/* So often one that died is begun anew in the life of who asks; after that its answers are missing. */
+/*
+ * So often one that died is begun anew in the life of who asks; after that its answers are missing.
+ */
 #define READERS_MAX 8
 #define READER_ANSWER_MAX (64u << 20) /* bytes of one answer */
 #define READER_PATH_ROOM (2u * PATH_MAX)
@@ -50,14 +57,22 @@ struct buf *reader_buf(struct reader *reader);
 void reader_give(struct reader *reader, int fd);
 /** reader_forget_files() - what was opened so far grants no memory any more. */
 void reader_forget_files(struct reader *reader);
-/** reader_say() - reader_buf() under @what, whose meaning is the work's. 0, or negative errno: it is dead. */
+/**
+ * reader_say() - reader_buf() under @what, whose meaning is the work's. 0, or negative errno: it is
+ * dead.
+ */
 int reader_say(struct reader *reader, uint32_t what);
-/** reader_hear() - its next answer into reader_buf(); opens files for it meanwhile. 0, or -EPIPE: it is dead. */
+/**
+ * reader_hear() - its next answer into reader_buf(); opens files for it meanwhile. 0, or -EPIPE: it
+ * is dead.
+ */
 int reader_hear(struct reader *reader, uint32_t *what);
 /** reader_hear_raw() - bytes that follow an answer which announced them. */
 int reader_hear_raw(struct reader *reader, void *to, size_t len);
 
-/* In the reader itself, which ends where nobody hears it: an answer, and bytes that it announced. */
+/*
+ * In the reader itself, which ends where nobody hears it: an answer, and bytes that it announced.
+ */
 void reader_answer(uint32_t what, const struct buf *answer);
 void reader_answer_raw(const void *bytes, size_t len);
 

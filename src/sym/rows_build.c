@@ -52,7 +52,10 @@ int rows_from_eh_frame(struct rows_list *list, const struct image *image)
 		return -ENOENT;
 	const uint8_t *lo = data->d_buf;
 	struct unwind_image section = { .lo = lo, .hi = lo + data->d_size, .eh_frame = lo };
-	/* what counts from its own place comes out as if the file were loaded where the section stands now */
+	/*
+	 * what counts from its own place comes out as if the file were loaded where the section
+	 * stands now
+	 */
 	uint64_t moved = (uint64_t)(uintptr_t)lo - shdr.sh_addr;
 	struct unwind_cfi_work *work = malloc(sizeof(*work));
 	struct unwind_fde fde;
@@ -103,7 +106,10 @@ static int by_run_lo(const void *a, const void *b)
 	return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
-/* Order whole functions, not rows: spans that join seamlessly move together. 0 where memory is short. */
+/*
+ * Order whole functions, not rows: spans that join seamlessly move together. 0 where memory is
+ * short.
+ */
 static int sort_runs(struct rows_list *list)
 {
 	size_t count = 0;

@@ -24,7 +24,10 @@ static int get_reg(Dwarf_Frame *frame, int number, Dwarf_Op mem[3], struct reg *
 	if (dwarf_frame_register(frame, number, mem, &ops, &reg->count) < 0)
 		return -1;
 	reg->ops = ops;
-	/* libdw: no operations in the caller's memory is "undefined", no operations nowhere is "same value" */
+	/*
+	 * libdw: no operations in the caller's memory is "undefined", no operations nowhere is
+	 * "same value"
+	 */
 	if (!reg->count) {
 		reg->undefined = ops == mem;
 		reg->same = ops != mem;
@@ -55,7 +58,9 @@ static int is_cfa_value(const struct reg *reg)
 	       reg->ops[1].atom == DW_OP_stack_value;
 }
 
-/* breg @number, off - optionally pushed through the operations that libdw leaves around expressions */
+/*
+ * breg @number, off - optionally pushed through the operations that libdw leaves around expressions
+ */
 static int is_breg(const Dwarf_Op *ops, size_t count, unsigned number, int deref, int64_t *off)
 {
 	if (count &&

@@ -17,7 +17,10 @@
 #define GRACE_S 2           /* where the library does not see to it that its time is over */
 #define PROGRESS_BYTES 1024 /* fewer are the client's count of its own rounds */
 
-/** struct client - the library, loaded only when asked for: it brings a whole HTTP client into the process. */
+/**
+ * struct client - the library, loaded only when asked for: it brings a whole HTTP client into the
+ * process.
+ */
 struct client {
 	__typeof__(&debuginfod_begin) begin;
 	__typeof__(&debuginfod_end) end;
@@ -91,7 +94,10 @@ int servers_find(struct servers *servers, const uint8_t *build_id, uint8_t len, 
 	debuginfod_client *client = rc == 0 ? c.begin() : NULL;
 	if (rc < 0 || !client)
 		return servers->failed = rc < 0 ? rc : -ENOMEM;
-	/* the library has no other way to be told; its own end of waiting leaves no note that nobody has the file */
+	/*
+	 * the library has no other way to be told; its own end of waiting leaves no note that
+	 * nobody has the file
+	 */
 	setenv("DEBUGINFOD_TIMEOUT", SERVERS_PATIENCE, 0);
 	setenv("DEBUGINFOD_RETRY_LIMIT", "0", 0);
 	unsigned long seconds = strtoul(getenv("DEBUGINFOD_TIMEOUT"), NULL, 10);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * servers.h - the debuginfod servers of DEBUGINFOD_URLS. The client library waits 90 seconds for each file, three times, and
- * a report asks for dozens: so a server that says nothing is given up after SERVERS_PATIENCE, and with it all others.
+ * servers.h - the debuginfod servers of DEBUGINFOD_URLS. The client library waits 90 seconds for
+ * each file, three times, and a report asks for dozens: so a server that says nothing is given up
+ * after SERVERS_PATIENCE, and with it all others.
  */
 #ifndef SYM_SERVERS_H
 #define SYM_SERVERS_H
@@ -21,8 +22,8 @@ struct servers {
 int servers_named(void);
 /**
  * servers_find() - ask for the debug file with that build id. Blocks: see above. Not thread-safe.
- * Return: a descriptor, *@path malloc'd where it is kept; -ENOENT: nobody has it, or none is named; other negative errno:
- * nobody answered.
+ * Return: a descriptor, *@path malloc'd where it is kept; -ENOENT: nobody has it, or none is named;
+ * other negative errno: nobody answered.
  */
 int servers_find(struct servers *servers, const uint8_t *build_id, uint8_t len, char **path);
 

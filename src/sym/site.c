@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * site.c - where in a function a probe costs least. The kernel emulates nop, push, call, jmp and jcc; anything else it steps
- * over by a trap, which in a virtual machine is twenty times as dear. So the first of these is looked for that the function
- * reaches always, with its arguments untouched.
+ * site.c - where in a function a probe costs least. The kernel emulates nop, push, call, jmp and
+ * jcc; anything else it steps over by a trap, which in a virtual machine is twenty times as dear.
+ * So the first of these is looked for that the function reaches always, with its arguments
+ * untouched.
  */
 #include "sym/functions.h"
 
@@ -65,7 +66,10 @@ static int is_nop5(const uint8_t *code, const struct seen *s)
 	return s->insn.mnemonic == ZYDIS_MNEMONIC_NOP && s->insn.length == 5 && code[0] == 0x0f;
 }
 
-/* As branch_setup_xol_ops() and push_setup_xol_ops() of the kernel have it, in all versions since 4.18. */
+/*
+ * As branch_setup_xol_ops() and push_setup_xol_ops() of the kernel have it, in all versions since
+ * 4.18.
+ */
 static int is_emulated(const uint8_t *code, const struct seen *s)
 {
 	unsigned at = 0;
@@ -109,7 +113,10 @@ static size_t head_bytes(const uint8_t *code, size_t bytes)
 		       : 0;
 }
 
-/* The lowest place behind the entry that a branch of the function itself leads to: a loop to its head. */
+/*
+ * The lowest place behind the entry that a branch of the function itself leads to: a loop to its
+ * head.
+ */
 static void scan(const ZydisDecoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
 		 struct site *site, uint64_t *targets, uint32_t *target_count)
 {

@@ -224,7 +224,10 @@ static void load(struct sym *sym, struct module *module)
 		table_fini(table);
 }
 
-/* Nobody returns into a linkage stub: only who asks for the instruction that runs needs their names. */
+/*
+ * Nobody returns into a linkage stub: only who asks for the instruction that runs needs their
+ * names.
+ */
 static void load_stubs(struct module *module)
 {
 	module->stubs_tried = 1;
@@ -283,7 +286,10 @@ static uint32_t put_symbols(struct sym *sym, const struct line_frame *frames, un
 		symbol->inlined = i + 1 < count;
 		symbol->language =
 			(uint8_t)sym_language(!symbol->inlined && name ? name : frames[i].name);
-		/* the symbol table knows clones and aliases by the names that linkers and other tools use */
+		/*
+		 * the symbol table knows clones and aliases by the names that linkers and other
+		 * tools use
+		 */
 		if (!symbol->inlined && plain)
 			symbol->function = plain;
 		else
@@ -385,7 +391,7 @@ static uint32_t look_up(struct sym *sym, struct module *module, uint64_t offset,
 			   known ? known->plain : NULL, out);
 }
 
-/* ---- asking the child -------------------------------------------------------------------------------------------------- */
+/* ---- asking the child ------------------------------------------------------------------------ */
 
 static struct child *child_of(struct sym *sym)
 {

@@ -120,7 +120,7 @@ int table_add(struct table *table, uint64_t lo, uint64_t bytes, const char *name
 	return symbol->named ? 0 : -ENOMEM;
 }
 
-/* ---- names, out of the file ------------------------------------------------------------------------------------------- */
+/* ---- names, out of the file ------------------------------------------------------------------ */
 
 #define PIECE_BYTES (64u << 10)
 
@@ -168,8 +168,9 @@ struct table_name *table_name(struct table *table, struct table_symbol *symbol)
 }
 
 /*
- * Aliases: what has a size before what has none, what others can link to before local names, functions before labels,
- * and then the name with fewer underscores in front: people know malloc, not __libc_malloc.
+ * Aliases: what has a size before what has none, what others can link to before local names,
+ * functions before labels, and then the name with fewer underscores in front: people know malloc,
+ * not __libc_malloc.
  */
 static unsigned rank_of(const GElf_Sym *sym)
 {
@@ -193,7 +194,9 @@ static unsigned rank_of_name(const char *name)
 	return 15 - underscores;
 }
 
-/* Mapping symbols of ARM and RISC-V ($x, $d), local labels of assemblers, file and section marks. */
+/*
+ * Mapping symbols of ARM and RISC-V ($x, $d), local labels of assemblers, file and section marks.
+ */
 static int is_function(const GElf_Sym *sym, struct table_strings *strings)
 {
 	unsigned type = GELF_ST_TYPE(sym->st_info);
@@ -251,7 +254,10 @@ int table_read(struct table *table, const struct image *image, uint32_t section_
 	return 0;
 }
 
-/* By lo, least digit first: a library has a hundred thousand, and comparing them took longer than reading them. */
+/*
+ * By lo, least digit first: a library has a hundred thousand, and comparing them took longer than
+ * reading them.
+ */
 static int sort_by_place(struct table *table)
 {
 	struct table_symbol *from = table->symbols,
@@ -327,7 +333,10 @@ static unsigned whole_rank(struct table *table, struct table_symbol *symbol)
 	return name ? symbol->rank | rank_of_name(name->name) : 0;
 }
 
-/* The best of those that stand where number @last does, which is the last of them, becomes their first. Return: its number. */
+/*
+ * The best of those that stand where number @last does, which is the last of them, becomes their
+ * first. Return: its number.
+ */
 static size_t choose(struct table *table, size_t last)
 {
 	struct table_symbol *all = table->symbols;

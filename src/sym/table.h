@@ -15,7 +15,10 @@ struct table_name {
 	const char *plain; /* demangled, once somebody asked; in the caller's pool */
 };
 
-/** struct table_symbol - [lo, hi) belongs to this function. Most are never asked for: their names stay in the file. */
+/**
+ * struct table_symbol - [lo, hi) belongs to this function. Most are never asked for: their names
+ * stay in the file.
+ */
 struct table_symbol {
 	uint64_t lo, hi;
 	struct table_name *named; /* NULL: not asked for */
@@ -35,7 +38,9 @@ struct table_strings {
 #define TABLE_STRINGS_MAX 8
 #define TABLE_STUBS_MAX 4
 
-/** struct table - zero-initialised is empty and valid. The images that were read have to stay open. */
+/**
+ * struct table - zero-initialised is empty and valid. The images that were read have to stay open.
+ */
 struct table {
 	struct table_symbol *symbols; /* by lo */
 	uint64_t *reach;              /* greatest hi of symbols[0..i] */
@@ -54,17 +59,26 @@ struct table {
 void table_fini(struct table *table);
 /** table_code() - learn where @main has code; before the first table_read(). */
 int table_code(struct table *table, const struct image *main);
-/** table_read() - add the functions of .symtab or .dynsym; 0 or -ENOMEM. Damage costs the damaged symbols only. */
+/**
+ * table_read() - add the functions of .symtab or .dynsym; 0 or -ENOMEM. Damage costs the damaged
+ * symbols only.
+ */
 int table_read(struct table *table, const struct image *image, uint32_t section_type);
 /** table_finish() - sort, close open ends; again after more was added. O(n). */
 int table_finish(struct table *table);
-/** table_plt() - add the stubs of @main as "symbol@plt" to a finished table; finish it once more afterwards. */
+/**
+ * table_plt() - add the stubs of @main as "symbol@plt" to a finished table; finish it once more
+ * afterwards.
+ */
 int table_plt(struct table *table, const struct image *main);
 /** table_is_stub() - 1: @address lies where table_plt() finds names. */
 int table_is_stub(const struct table *table, uint64_t address);
 /** table_find() - the innermost function over @address, NULL where there is none. O(log n). */
 struct table_symbol *table_find(struct table *table, uint64_t address);
-/** table_name() - what it is called, lent until table_fini(); NULL where the file does not say, or memory is short. */
+/**
+ * table_name() - what it is called, lent until table_fini(); NULL where the file does not say, or
+ * memory is short.
+ */
 struct table_name *table_name(struct table *table, struct table_symbol *symbol);
 
 /* for plt.c */

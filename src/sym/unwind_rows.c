@@ -25,7 +25,10 @@ struct unwind_rows {
 	int cache; /* the folder, -1 = none */
 };
 
-/* Every folder of the path is made where missing; the last one must be ours and nobody else's to write. */
+/*
+ * Every folder of the path is made where missing; the last one must be ours and nobody else's to
+ * write.
+ */
 static int open_cache(const char *dir)
 {
 	char path[PATH_MAX];
@@ -93,8 +96,8 @@ void unwind_rows_free(struct unwind_rows *rows)
 }
 
 /*
- * The owner and size of the file belong to the name: a build id alone is a claim, and somebody else's program with the
- * id of libc must not put its table in libc's place.
+ * The owner and size of the file belong to the name: a build id alone is a claim, and somebody
+ * else's program with the id of libc must not put its table in libc's place.
  */
 static int cache_name(char *name, size_t size, const struct headed *file)
 {
@@ -203,7 +206,7 @@ static int64_t build(const struct image *image, struct wire_unwind **blob,
 	return rc;
 }
 
-/* ---- the reader -------------------------------------------------------------------------------------------------------- */
+/* ---- the reader ------------------------------------------------------------------------------ */
 
 struct rows_answer {
 	int64_t rc; /* bytes of the blob that follow, or negative errno */
@@ -238,7 +241,7 @@ void rows_hear(const struct buf *in)
 	free(blob);
 }
 
-/* ---- who asks it ------------------------------------------------------------------------------------------------------- */
+/* ---- who asks it ----------------------------------------------------------------------------- */
 
 static int64_t ask(struct elf_files *files, const struct headed *file, const char *path,
 		   struct wire_unwind **blob, struct unwind_rows_info *info)

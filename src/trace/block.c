@@ -95,7 +95,10 @@ void blt_cols_clear(struct blt_cols *cols)
 		buf_clear(&cols->col[i]);
 }
 
-/* One column's bytes behind what @out holds: a frame, or as they are where a frame would not be shorter. */
+/*
+ * One column's bytes behind what @out holds: a frame, or as they are where a frame would not be
+ * shorter.
+ */
 static uint8_t pack_column(const struct blt_cols *cols, unsigned i, struct zblock_enc *zenc,
 			   struct buf *out)
 {
@@ -108,7 +111,8 @@ static uint8_t pack_column(const struct blt_cols *cols, unsigned i, struct zbloc
 		char *to = buf_reserve(out, cap);
 		size_t len = to ? zflow_put(cols->flow[i], to, cap, raw->data, raw->len) : 0;
 		if (!len)
-			return CODING_NONE; /* whatever became of it, nothing can go on from there */
+			/* whatever became of it, nothing can go on from there */
+			return CODING_NONE;
 		out->len += len;
 		return CODING_FLOW;
 	}
@@ -145,7 +149,10 @@ int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *ze
 	const size_t room = BLT_BLOCK_HEADER + sizeof(dir), start = out->len;
 	size_t raw = 0;
 	dir[0] = 0;
-	/* columns go behind the longest directory there can be, and are moved up to the one that comes out */
+	/*
+	 * columns go behind the longest directory there can be, and are moved up to the one that
+	 * comes out
+	 */
 	if (buf_reserve(out, room))
 		out->len += room;
 	for (unsigned i = 0; i < BLT_COL_MAX; i++) {

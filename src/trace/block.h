@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * block.h - the container: file header, block headers, and columns inside a block. Private to trace/.
- * docs/format.md is normative; numbers here follow it.
+ * block.h - the container: file header, block headers, and columns inside a block. Private to
+ * trace/. docs/format.md is normative; numbers here follow it.
  */
 #ifndef TRACE_BLOCK_H
 #define TRACE_BLOCK_H
@@ -21,7 +21,9 @@
 #define BLT_VERSION 3
 #define BLT_FILE_HEADER 64
 
-/* Begins every block; unlikely in compressed data, and a header's own checksum must agree as well. */
+/*
+ * Begins every block; unlikely in compressed data, and a header's own checksum must agree as well.
+ */
 #define BLT_MARKER 0x6b636f6c42544c8fULL /* 8f "LTBlock", little-endian */
 #define BLT_BLOCK_HEADER 48
 #define BLT_COL_MAX 32
@@ -60,8 +62,11 @@ struct blt_file_header {
 struct blt_head {
 	uint8_t type, flags;
 	uint32_t rows, raw, stored;
-	uint64_t
-		first; /* DEFS: definitions before this block; EVENTS: events before; END: place of the index; SNAPSHOT: of the one it resembles */
+	/*
+	 * DEFS: definitions before this block; EVENTS: events before; END: place of the index;
+	 * SNAPSHOT: of the one it resembles
+	 */
+	uint64_t first;
 	uint64_t time_ns; /* of the first event, else of the last one before */
 	uint32_t crc;     /* of the stored bytes */
 };
@@ -90,29 +95,39 @@ static inline uint64_t get_le64(const uint8_t *from)
 
 /** blt_file_header_put() - encode into BLT_FILE_HEADER bytes at @to. */
 void blt_file_header_put(uint8_t *to, const struct blt_file_header *header);
-/** blt_file_header_get() - 1 good, 0 the checksum differs (fields are still filled), -EBADMSG where the magic is another. */
+/**
+ * blt_file_header_get() - 1 good, 0 the checksum differs (fields are still filled), -EBADMSG where
+ * the magic is another.
+ */
 int blt_file_header_get(const uint8_t *from, struct blt_file_header *header);
 
 void blt_head_put(uint8_t *to, const struct blt_head *head);
 /** blt_head_get() - 1 if a valid block header of BLT_BLOCK_HEADER bytes stands at @from, else 0. */
 int blt_head_get(const uint8_t *from, struct blt_head *head);
 
-/** struct blt_cols - the columns of a block under construction; columns that stay empty are not stored. */
+/**
+ * struct blt_cols - the columns of a block under construction; columns that stay empty are not
+ * stored.
+ */
 struct blt_cols {
 	struct buf col[BLT_COL_MAX];
-	uint32_t
-		plain; /* bit i: to look for repetitions in column i takes more time than they are worth */
+	/* bit i: to look for repetitions in column i takes more time than they are worth */
+	uint32_t plain;
 	int tight; /* small columns are worth some work */
-	/* of columns that go on from block to block; NULL: the column stands alone. The owner restarts them at key blocks */
+	/*
+	 * of columns that go on from block to block; NULL: the column stands alone. The owner
+	 * restarts them at key blocks
+	 */
 	struct zflow_enc *flow[BLT_COL_MAX];
-	const struct blt_cols *
-		like; /* of an earlier block, which has to be there to read this one; NULL: it stands alone */
+	/* of an earlier block, which has to be there to read this one; NULL: it stands alone */
+	const struct blt_cols *like;
 };
 void blt_cols_fini(struct blt_cols *cols);
 void blt_cols_clear(struct blt_cols *cols);
 /**
- * blt_pack() - append header, directory and columns to @out. @head: type, flags, rows, first and time_ns are the caller's,
- * the rest is filled here. Return: 0, -ENOMEM, or -E2BIG for more than BLT_RAW_MAX.
+ * blt_pack() - append header, directory and columns to @out. @head: type, flags, rows, first and
+ * time_ns are the caller's, the rest is filled here. Return: 0, -ENOMEM, or -E2BIG for more than
+ * BLT_RAW_MAX.
  */
 int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *zenc, struct buf *out,
 	     struct err *err);
@@ -125,8 +140,8 @@ struct blt_view {
 	uint32_t raw[BLT_COL_MAX], stored[BLT_COL_MAX];
 };
 /**
- * blt_unpack() - decompress all columns of @payload (head->stored bytes, checksum already compared) into @scratch.
- * Return: 0, -EBADMSG where the bytes break a rule, -ENOMEM.
+ * blt_unpack() - decompress all columns of @payload (head->stored bytes, checksum already compared)
+ * into @scratch. Return: 0, -EBADMSG where the bytes break a rule, -ENOMEM.
  */
 int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 	       struct buf *scratch, struct blt_view *view);
@@ -134,17 +149,23 @@ int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zbloc
 struct blt_flows {
 	struct zflow_dec *flow[BLT_COL_MAX];
 	uint32_t begun; /* bit i: column i's flow, since the last key block */
-	uint64_t
-		next; /* EVENTS: how many events are before the block that goes on; another one cannot be read on */
+	/*
+	 * EVENTS: how many events are before the block that goes on; another one cannot be read on
+	 */
+	uint64_t next;
 };
 void blt_flows_fini(struct blt_flows *flows);
 /**
- * blt_unpack_flow() - the same of an EVENTS block. Where it does not follow the one that was unpacked last, and is no key block,
- * columns that go on are empty: what has to be read without the blocks before stands in others.
+ * blt_unpack_flow() - the same of an EVENTS block. Where it does not follow the one that was
+ * unpacked last, and is no key block, columns that go on are empty: what has to be read without the
+ * blocks before stands in others.
  */
 int blt_unpack_flow(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 		    struct buf *scratch, struct blt_flows *flows, struct blt_view *view);
-/** blt_unpack_like() - the same of a block whose columns may resemble those of @like, another one; NULL: of none. */
+/**
+ * blt_unpack_like() - the same of a block whose columns may resemble those of @like, another one;
+ * NULL: of none.
+ */
 int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 		    struct buf *scratch, const struct blt_view *like, struct blt_view *view);
 

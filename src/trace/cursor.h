@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cursor.h - numbers of one column: written, and read; what does not fit marks the cursor bad once and reads as 0. */
+/*
+ * cursor.h - numbers of one column: written, and read; what does not fit marks the cursor bad once
+ * and reads as 0.
+ */
 #ifndef TRACE_CURSOR_H
 #define TRACE_CURSOR_H
 
@@ -9,7 +12,10 @@
 #include "base/varint.h"
 #include "trace/block.h"
 
-/* A single check of @bad after the last field is enough: nothing is read past @end, and nothing after the first mistake. */
+/*
+ * A single check of @bad after the last field is enough: nothing is read past @end, and nothing
+ * after the first mistake.
+ */
 struct cursor {
 	const uint8_t *at, *end;
 	int bad;

@@ -185,7 +185,7 @@ int defs_enc_add(struct defs_enc *enc, const struct def *def, struct err *err)
 	return 0;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static uint8_t get_byte(struct cursor *c)
 {
@@ -198,7 +198,10 @@ static uint8_t get_byte(struct cursor *c)
 
 #define NO_STRING SIZE_MAX
 
-/* The string's place in @text (where it gets a NUL behind it), or NO_STRING; pointers come when @text grows no more. */
+/*
+ * The string's place in @text (where it gets a NUL behind it), or NO_STRING; pointers come when
+ * @text grows no more.
+ */
 static size_t get_string(struct cursor *c, struct buf *text, size_t *len)
 {
 	uint64_t n = get_num(c);

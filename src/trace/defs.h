@@ -27,7 +27,8 @@ int defs_enc_add(struct defs_enc *enc, const struct def *def, struct err *err);
 
 /**
  * defs_dec() - hand every definition of a block to @take, in order. Strings are lent for the call.
- * Return: 0, -EBADMSG where the columns break a rule, -ENOMEM, or what @take returned when negative.
+ * Return: 0, -EBADMSG where the columns break a rule, -ENOMEM, or what @take returned when
+ * negative.
  */
 int defs_dec(const struct blt_view *view, uint32_t rows,
 	     int (*take)(void *ctx, const struct def *def, struct err *err), void *ctx,

@@ -14,7 +14,10 @@ static int ending_put(struct sink *sink, const struct event *events, size_t coun
 	struct ending *ending = (struct ending *)sink;
 	if (count)
 		ending->last_ns = events[count - 1].time_ns;
-	/* on a full disk there is room for nothing but this, which comes last and says how much is missing */
+	/*
+	 * on a full disk there is room for nothing but this, which comes last and says how much is
+	 * missing
+	 */
 	if (count && events[count - 1].kind == EVENT_LOST &&
 	    events[count - 1].value == LOSS_WRITE_FAILED)
 		ending->ended = 1;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events_cursor.h - how the columns of event blocks are read: the reader's innermost loop. 0, or -EBADMSG at the end. */
+/*
+ * events_cursor.h - how the columns of event blocks are read: the reader's innermost loop. 0, or
+ * -EBADMSG at the end.
+ */
 #ifndef TRACE_EVENTS_CURSOR_H
 #define TRACE_EVENTS_CURSOR_H
 

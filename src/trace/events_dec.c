@@ -134,8 +134,8 @@ static inline int get_alloc(struct events_dec *dec, unsigned op, struct event *e
 }
 
 /*
- * Old blocks are freed all over the table: each would be waited for, a tenth of a microsecond or more. What the next frees name is
- * known already.
+ * Old blocks are freed all over the table: each would be waited for, a tenth of a microsecond or
+ * more. What the next frees name is known already.
  */
 static inline void fetch_slot(struct events_dec *dec)
 {
@@ -376,7 +376,10 @@ static int get_events(struct events_dec *dec, uint32_t rows)
 
 static uint64_t over(uint64_t at, uint64_t seen)
 {
-	/* A hostile header may say less than was seen: then nothing can be said but that something is wrong. */
+	/*
+	 * A hostile header may say less than was seen: then nothing can be said but that something
+	 * is wrong.
+	 */
 	return at > seen ? at - seen : 0;
 }
 
@@ -385,13 +388,18 @@ static uint64_t sum(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Frees that are missing up to where the sums are @at, but for those that some EVENT_LOST counts. */
+/*
+ * Frees that are missing up to where the sums are @at, but for those that some EVENT_LOST counts.
+ */
 static uint64_t missing_frees(const struct events_dec *dec, const struct events_tally *at)
 {
 	return over(over(at->frees, dec->seen.frees), over(at->implied, dec->seen.implied));
 }
 
-/* Tell how many events are missing up to where the sums are @at, and what those that are missing spoke of. */
+/*
+ * Tell how many events are missing up to where the sums are @at, and what those that are missing
+ * spoke of.
+ */
 int events_dec_tell_loss(struct events_dec *dec, const struct events_tally *at, uint64_t made_up)
 {
 	const struct events_tally *seen = &dec->seen;
@@ -422,7 +430,10 @@ void events_dec_living(struct events_dec *dec, struct trace_living *living)
 {
 	struct events_model *m = dec->m;
 	take_back(dec);
-	/* the table becomes the list in its own memory: a row is written where a slot was read, or before it */
+	/*
+	 * the table becomes the list in its own memory: a row is written where a slot was read, or
+	 * before it
+	 */
 	char *rows = (char *)m->slots;
 	size_t kept = 0;
 	_Static_assert(sizeof(struct sheet_block) <= sizeof(struct slot), "rows stay behind slots");
@@ -467,9 +478,9 @@ int events_dec_end(struct events_dec *dec, const struct events_tally *total, str
 }
 
 /*
- * What a key block says about the slots, against what is known. Where events are missing, a block that is dead now was freed
- * among them: its free is made up for here. The first @implied of them are frees that nobody saw. Return: the number of such
- * blocks, or negative errno.
+ * What a key block says about the slots, against what is known. Where events are missing, a block
+ * that is dead now was freed among them: its free is made up for here. The first @implied of them
+ * are frees that nobody saw. Return: the number of such blocks, or negative errno.
  */
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 static int64_t settle(struct events_dec *dec, int do_it, uint64_t implied)
@@ -522,8 +533,9 @@ static int64_t settle(struct events_dec *dec, int do_it, uint64_t implied)
 }
 
 /*
- * Bring the model to the beginning of a key block, and tell what is missing before it. Return: 0; 1 if the block does not say
- * which slots are taken, so that nothing about blocks can follow; negative errno.
+ * Bring the model to the beginning of a key block, and tell what is missing before it. Return: 0; 1
+ * if the block does not say which slots are taken, so that nothing about blocks can follow;
+ * negative errno.
  */
 static int begin_key(struct events_dec *dec, const struct events_tally *at)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events_dec_impl.h - what a decoder of events knows, for those that decode. Private to events_dec*.c. */
+/*
+ * events_dec_impl.h - what a decoder of events knows, for those that decode. Private to
+ * events_dec*.c.
+ */
 #ifndef TRACE_EVENTS_DEC_IMPL_H
 #define TRACE_EVENTS_DEC_IMPL_H
 
@@ -72,7 +75,10 @@ static inline void fill_free(struct event *event, const struct slot *s, uint32_t
 
 /** events_dec_flush() - hand on what the batch holds. 0 or what the taker said. */
 int events_dec_flush(struct events_dec *dec);
-/** events_dec_tell_loss() - tell how many events are missing up to where the sums are @at; @made_up frees of them were told already. */
+/**
+ * events_dec_tell_loss() - tell how many events are missing up to where the sums are @at; @made_up
+ * frees of them were told already.
+ */
 int events_dec_tell_loss(struct events_dec *dec, const struct events_tally *at, uint64_t made_up);
 
 #endif

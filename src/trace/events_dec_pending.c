@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events_dec_pending.c - PENDING blocks: the last events of a recording that was not finished, behind all that was decoded. */
+/*
+ * events_dec_pending.c - PENDING blocks: the last events of a recording that was not finished,
+ * behind all that was decoded.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

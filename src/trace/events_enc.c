@@ -23,8 +23,8 @@ static const uint8_t room_per_event[EVC_COUNT] = {
 };
 
 /*
- * Columns that programs which do the same again and again fill with the same bytes: they go on from block to block, since a round
- * of such a program's may be longer than one.
+ * Columns that programs which do the same again and again fill with the same bytes: they go on from
+ * block to block, since a round of such a program's may be longer than one.
  */
 static const uint32_t goes_on = 1u << EVC_OP | 1u << EVC_STACK | 1u << EVC_BYTES | 1u << EVC_DEPTH |
 				1u << EVC_AGE | 1u << EVC_AUX | 1u << EVC_APART | 1u << EVC_STEP;
@@ -66,7 +66,10 @@ struct events_enc *events_enc_new(struct err *err)
 		return NULL;
 	}
 	enc->want_key = 1;
-	/* what no guess finds hardly repeats: short codes alone cost a third of the time, and some percent of the size */
+	/*
+	 * what no guess finds hardly repeats: short codes alone cost a third of the time, and some
+	 * percent of the size
+	 */
 	enc->cols.plain = 1u << EVC_ADDR;
 	for (unsigned i = 0; i < EVC_COUNT; i++) {
 		if (goes_on >> i & 1 && !(enc->cols.flow[i] = zflow_enc_new())) {
@@ -100,8 +103,8 @@ void events_enc_free(struct events_enc *enc)
 }
 
 /*
- * What a run of events of one thread at one moment changes with each of them, and the compiler cannot keep in registers
- * otherwise: a byte stored in a column might change whatever memory holds.
+ * What a run of events of one thread at one moment changes with each of them, and the compiler
+ * cannot keep in registers otherwise: a byte stored in a column might change whatever memory holds.
  */
 struct run {
 	uint8_t *at[EVC_COUNT];
@@ -137,7 +140,10 @@ static int map_room(struct events_enc *enc, uint32_t block, struct err *err)
 	return 0;
 }
 
-/* The difference of two addresses; most are multiples of 16, which then needs one bit instead of four. */
+/*
+ * The difference of two addresses; most are multiples of 16, which then needs one bit instead of
+ * four.
+ */
 static inline uint64_t fold_addr(uint64_t delta)
 {
 	return zigzag(
@@ -326,11 +332,17 @@ static __attribute__((noinline)) int begin_key(struct events_enc *enc, struct er
 	return 0;
 }
 
-/* Frees reach far back; their rows are fetched while events before them are coded. So are the guesses, which are nearer by. */
+/*
+ * Frees reach far back; their rows are fetched while events before them are coded. So are the
+ * guesses, which are nearer by.
+ */
 #define AHEAD 16
 #define GUESS_AHEAD 4
 
-/* The guess for @event, which follows two others, will soon be asked for. Always inlined, as live_prefetch() is. */
+/*
+ * The guess for @event, which follows two others, will soon be asked for. Always inlined, as
+ * live_prefetch() is.
+ */
 static inline __attribute__((always_inline)) void expect_guess(struct events_model *m,
 							       const struct event *event)
 {
@@ -340,8 +352,8 @@ static inline __attribute__((always_inline)) void expect_guess(struct events_mod
 }
 
 /*
- * Take allocations and frees as long as they are of the thread and the moment of the open block's last event. *@taken:
- * how many. A copy of @enc->blocks is out of date after any event.
+ * Take allocations and frees as long as they are of the thread and the moment of the open block's
+ * last event. *@taken: how many. A copy of @enc->blocks is out of date after any event.
  */
 static int add_run(struct events_enc *enc, const struct event *events, size_t count, size_t *taken,
 		   struct err *err)
@@ -352,7 +364,10 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 	const struct event *event = events, *end = events + count;
 	struct run run = { .t = *t };
 	struct guess *guess = model_guess(enc->m, t);
-	/* stacks are numbered as they appear, so that a high number tells of many, and of guesses all over their table */
+	/*
+	 * stacks are numbered as they appear, so that a high number tells of many, and of guesses
+	 * all over their table
+	 */
 	const int spread = events->stack.v > 1u << GUESS_BITS;
 	int rc = 0;
 	memcpy(run.at, enc->at, sizeof(run.at));
@@ -367,7 +382,10 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 			break;
 		if (__builtin_expect(event->flags >> 4 | event->stack.v >> 31, 0))
 			break;
-		/* never further than the batch; the address of a row that is not there is as good as any */
+		/*
+		 * never further than the batch; the address of a row that is not there is as good
+		 * as any
+		 */
 		const struct event *far = event + AHEAD < end ? event + AHEAD : event;
 		uintptr_t row = (uintptr_t)enc->blocks;
 		row += sizeof(*enc->blocks) * (uintptr_t)far->block.v;
@@ -378,7 +396,10 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 			if (spread)
 				expect_guess(enc->m, event + GUESS_AHEAD);
 		}
-		/* the next event's, on its way while this one is coded, which often takes another turn than was expected */
+		/*
+		 * the next event's, on its way while this one is coded, which often takes another
+		 * turn than was expected
+		 */
 		struct guess *next =
 			model_guess_after(enc->m, run.t.last, model_what(event->stack.v, is_free));
 		__builtin_prefetch(next, 1);
@@ -508,7 +529,10 @@ void events_enc_clear(struct events_enc *enc, int kept, int key_next)
 		enc->at[i] = (uint8_t *)enc->cols.col[i].data;
 	enc->rows = enc->time_from = enc->thread_from = 0;
 	enc->key = 0;
-	/* Numbers since the last key block are 32 bits wide; without a dropped block nothing can be guessed. */
+	/*
+	 * Numbers since the last key block are 32 bits wide; without a dropped block nothing can be
+	 * guessed.
+	 */
 	enc->adrift |= !kept;
 	enc->want_key = key_next || !kept || enc->m->seq > 1u << 30;
 }

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events_model.h - what writer and reader both know after the events so far, and what they guess from it. Private to trace/.
+ * events_model.h - what writer and reader both know after the events so far, and what they guess
+ * from it. Private to trace/.
  *
- * Both sides keep the same state and change it by the same functions here, so a right guess costs next to nothing in the
- * file. docs/format.md states every rule; none may change without a new format version.
+ * Both sides keep the same state and change it by the same functions here, so a right guess costs
+ * next to nothing in the file. docs/format.md states every rule; none may change without a new
+ * format version.
  *
- *  - A block has a slot. Slots of dead blocks remember their address and wait in a list per size class, last freed first,
- *    because allocators hand out the block freed last. In front of it stand a few that the thread itself freed, as in glibc's
- *    thread caches: the first seven stay there, and the blocks behind them are moved there when they are needed.
- *  - What is not found there was cut from a larger piece, and lies behind the last one that was; or it is a dead block far down
- *    the list, near to the last one that was taken from there: bins are emptied in the order they were filled, or backwards.
- *  - The last 2^20 allocations stand in a ring: a free says how many allocations ago its block was made, or how far that one
+ *  - A block has a slot. Slots of dead blocks remember their address and wait in a list per size
+ *    class, last freed first,
+ *    because allocators hand out the block freed last. In front of it stand a few that the thread
+ *    itself freed, as in glibc's
+ *    thread caches: the first seven stay there, and the blocks behind them are moved there when
+ *    they are needed.
+ *  - What is not found there was cut from a larger piece, and lies behind the last one that was;
+ *    or it is a dead block far down
+ *    the list, near to the last one that was taken from there: bins are emptied in the order they
+ *    were filled, or backwards.
+ *  - The last 2^20 allocations stand in a ring: a free says how many allocations ago its block
+ *    was made, or how far that one
  *    is from the block that was freed just before.
  *  - What a thread did in its last two steps names a guess: what it does next.
  */
@@ -40,15 +48,16 @@ enum events_col {
 	EVC_OTHER = 13, /* their stack, addr, bytes, value, aux stack, block */
 	EVC_DEAD = 14,  /* key blocks: the slots that hold no live block */
 	EVC_APART =
-		15, /* not guessed, right behind another free: allocations between the two blocks' */
+		/* not guessed, right behind another free: allocations between the two blocks' */
+	15,
 	EVC_STEP = 16,  /* a byte each: places in the list from the last one taken far down */
 	EVC_PLACE = 17, /* places below the list's end */
 	EVC_COUNT
 };
 
 /*
- * The op byte. Alloc: (addr * 4 + what) * 2 + odd flags, below 32; those from ADDR_CUT on 32 more. Free: 32 + (which * 2 + aux
- * differs) * 2 + odd flags.
+ * The op byte. Alloc: (addr * 4 + what) * 2 + odd flags, below 32; those from ADDR_CUT on 32 more.
+ * Free: 32 + (which * 2 + aux differs) * 2 + odd flags.
  */
 enum op_what {
 	WHAT_GUESSED = 0, /* stack and size as guessed */
@@ -103,11 +112,16 @@ struct slot {
 };
 _Static_assert(sizeof(struct slot) == 32, "two slots a cache line");
 
-/* Dead blocks of one size class, last died on top. An array: the search for an address stays within three cache lines. */
+/*
+ * Dead blocks of one size class, last died on top. An array: the search for an address stays within
+ * three cache lines.
+ */
 struct dead {
 	uint64_t addr;
-	uint32_t
-		slot; /* NO_SLOT: taken out from amid others that stay where they are; never the first nor the top */
+	/*
+	 * NO_SLOT: taken out from amid others that stay where they are; never the first nor the top
+	 */
+	uint32_t slot;
 	uint32_t reserved;
 };
 struct dead_list {
@@ -153,16 +167,22 @@ struct events_model {
 	struct dead_list dead[CLASSES];
 	int has_near;
 	int has_far; /* blocks are found far down, and behind the last cut; since version 3 */
-	/* the writer's: where in its class's list an address may stand, by its hash; a hint. NULL: nobody asks */
+	/*
+	 * the writer's: where in its class's list an address may stand, by its hash; a hint. NULL:
+	 * nobody asks
+	 */
 	uint32_t *where;
 	struct near_list near[THREAD_CONTEXTS][NEAR_CLASSES];
 	uint32_t ring
-		[RING_SIZE]; /* never cleared: what is read from it was made since the last key block */
+		/* never cleared: what is read from it was made since the last key block */
+		[RING_SIZE];
 };
 
 /** events_model_grow() - room for more in @list. 0, -ENOMEM. */
 int events_model_grow(struct events_model *m, struct dead_list *list);
-/** events_model_squeeze() - close the places in @list from which something was taken. O(its length). */
+/**
+ * events_model_squeeze() - close the places in @list from which something was taken. O(its length).
+ */
 void events_model_squeeze(struct events_model *m, struct dead_list *list);
 
 static inline uint32_t model_class(uint64_t bytes)
@@ -231,7 +251,10 @@ static inline uint32_t model_fresh(struct events_model *m)
 	return m->spare_count ? m->spare[--m->spare_count] : m->slot_count++;
 }
 
-/* What m->where holds: of a place in a list the lower bits, and above them some of the address's own. */
+/*
+ * What m->where holds: of a place in a list the lower bits, and above them some of the address's
+ * own.
+ */
 static inline uint32_t *model_where(const struct events_model *m, uint64_t addr, uint32_t *mark)
 {
 	uint64_t h = (addr >> 4) * 0x9e3779b97f4a7c15ULL;
@@ -277,8 +300,8 @@ static inline uint32_t model_take_far(struct dead_list *list, uint32_t place)
 }
 
 /*
- * Where in @list @addr stands, as far as the writer remembers, below what is looked at anyway; -1: nowhere. Entries near the top may
- * have moved down a little.
+ * Where in @list @addr stands, as far as the writer remembers, below what is looked at anyway; -1:
+ * nowhere. Entries near the top may have moved down a little.
  */
 static inline int64_t model_search(const struct events_model *m, const struct dead_list *list,
 				   uint64_t addr)
@@ -320,7 +343,10 @@ static inline void model_push_near(struct near_list *near, struct dead dead)
 	near->dead[near->count++] = dead;
 }
 
-/* The next block of a fastbin is wanted and the thread's cache is empty: glibc fills it from the bin. */
+/*
+ * The next block of a fastbin is wanted and the thread's cache is empty: glibc fills it from the
+ * bin.
+ */
 static inline void model_refill(struct near_list *near, struct dead_list *list)
 {
 	while (near->count < NEAR_MAX && list->count > list->first) {
@@ -374,9 +400,10 @@ static inline uint32_t model_take(struct near_list *near, struct dead_list *list
 }
 
 /*
- * Take the slot for a block at an address that was not found, so that the lists do not grow with every address that is never
- * seen again: the one that has been dead for longest; a fresh one if there is none. Version 1: the last one which the search
- * came to, which took those away that were wanted next.
+ * Take the slot for a block at an address that was not found, so that the lists do not grow with
+ * every address that is never seen again: the one that has been dead for longest; a fresh one if
+ * there is none. Version 1: the last one which the search came to, which took those away that were
+ * wanted next.
  */
 static inline uint32_t model_replace(struct events_model *m, struct near_list *near,
 				     struct dead_list *list)
@@ -451,7 +478,8 @@ static inline uint8_t model_free_flags(const struct thread_context *t, const str
 }
 
 /*
- * A free's part in what is guessed, and its slot's place in the list; @event names the block's address, size and stack,
+ * A free's part in what is guessed, and its slot's place in the list; @event names the block's
+ * address, size and stack,
  * @seq which allocation made it. Return: 0, -ENOMEM.
  */
 static inline int model_free_guess(struct events_model *m, struct thread_context *t,
@@ -470,7 +498,10 @@ static inline int model_free_guess(struct events_model *m, struct thread_context
 		if (__builtin_expect(list->count == list->cap, 0) && events_model_grow(m, list) < 0)
 			return -ENOMEM;
 		list->dead[list->count++] = dead;
-		/* those above are looked at anyway; most that come and go do so among them, at the same place of the table */
+		/*
+		 * those above are looked at anyway; most that come and go do so among them, at the
+		 * same place of the table
+		 */
 		if (m->where && list->count - list->first > DEPTH_MAX)
 			model_note_where(m, list, list->count - 1 - DEPTH_MAX);
 	}
@@ -498,14 +529,21 @@ static inline int model_free(struct events_model *m, struct thread_context *t, s
 /** events_model_new() - both sides begin like this; some 5 MB. @version: of the file. */
 struct events_model *events_model_new(uint32_t version, struct err *err);
 void events_model_free(struct events_model *model);
-/** events_model_room() - make sure that one more slot can be taken. -ENOMEM, -E2BIG beyond EVENTS_BLOCK_MAX. */
+/**
+ * events_model_room() - make sure that one more slot can be taken. -ENOMEM, -E2BIG beyond
+ * EVENTS_BLOCK_MAX.
+ */
 int events_model_room(struct events_model *model);
 /**
- * events_model_reset() - a key block begins: forget all guesses, lists and ages. Slots of live blocks stay; all others,
- * by falling number, become spare (so the lowest number is taken first). Return: 0, -ENOMEM.
+ * events_model_reset() - a key block begins: forget all guesses, lists and ages. Slots of live
+ * blocks stay; all others, by falling number, become spare (so the lowest number is taken first).
+ * Return: 0, -ENOMEM.
  */
 int events_model_reset(struct events_model *model);
-/** events_model_reset_to() - the same for a side that keeps no slots: @live says which ones hold a block. */
+/**
+ * events_model_reset_to() - the same for a side that keeps no slots: @live says which ones hold a
+ * block.
+ */
 int events_model_reset_to(struct events_model *model, const uint8_t *live);
 
 #endif

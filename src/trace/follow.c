@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * follow.c - a recording read while it is written. Its writer puts whole blocks behind each other and flushes them once a
- * second; what is whole is handed on, and the rest waited for.
+ * follow.c - a recording read while it is written. Its writer puts whole blocks behind each other
+ * and flushes them once a second; what is whole is handed on, and the rest waited for.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -74,7 +74,10 @@ static int fail(const struct trace_follow *f, int code, struct err *err)
 	return err_set(err, code, "cannot read '%s'", f->reader->path);
 }
 
-/* Where no block begins: damage, if there is one further on; else what is being written. Return: 1 go on, 0 wait. */
+/*
+ * Where no block begins: damage, if there is one further on; else what is being written. Return: 1
+ * go on, 0 wait.
+ */
 static int pass_damage(struct trace_follow *f, struct err *err)
 {
 	uint64_t next;

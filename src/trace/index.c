@@ -26,7 +26,10 @@ static int push(struct index *index, const struct index_entry *entry)
 	return 0;
 }
 
-/* Forget every other event block; the blocks themselves carry all that is needed to walk from one to the next. */
+/*
+ * Forget every other event block; the blocks themselves carry all that is needed to walk from one
+ * to the next.
+ */
 static void thin(struct index *index)
 {
 	uint32_t to = 0, nth = 0;
@@ -90,7 +93,10 @@ int index_get(struct index *index, struct events_tally *tally, const uint8_t *at
 	for (uint64_t left = get_num(&c); left && !c.bad; left--) {
 		uint64_t type = get_num(&c), step = get_num(&c);
 		time += (uint64_t)unzigzag(get_num(&c));
-		/* blocks stand behind each other: as many as the file has room for, whatever is claimed */
+		/*
+		 * blocks stand behind each other: as many as the file has room for, whatever is
+		 * claimed
+		 */
 		if (c.bad || type > UINT16_MAX ||
 		    step < (place ? BLT_BLOCK_HEADER : BLT_FILE_HEADER) ||
 		    __builtin_add_overflow(place, step, &place) ||

@@ -6,7 +6,10 @@
 #include "trace/block.h"
 #include "trace/events.h"
 
-/* Beyond this many entries every other one of the event blocks is forgotten, so a long recording's index stays small. */
+/*
+ * Beyond this many entries every other one of the event blocks is forgotten, so a long recording's
+ * index stays small.
+ */
 #define INDEX_MAX 32768
 
 struct index_entry {
@@ -27,7 +30,9 @@ struct index {
 void index_fini(struct index *index);
 int index_add(struct index *index, uint64_t at, const struct blt_head *head, struct err *err);
 void index_put(const struct index *index, const struct events_tally *tally, struct buf *to);
-/** index_get() - 0, -EBADMSG, -ENOMEM; @index is empty before. No entry lies outside @file_bytes. */
+/**
+ * index_get() - 0, -EBADMSG, -ENOMEM; @index is empty before. No entry lies outside @file_bytes.
+ */
 int index_get(struct index *index, struct events_tally *tally, const uint8_t *at,
 	      const uint8_t *end, uint64_t file_bytes);
 

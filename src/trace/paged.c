@@ -11,7 +11,10 @@
 #include "trace/cursor.h"
 #include "trace/paged_impl.h"
 
-/* What a block has numbered so far: modules by address, texts by their one copy, frames and nodes by what they are. */
+/*
+ * What a block has numbered so far: modules by address, texts by their one copy, frames and nodes
+ * by what they are.
+ */
 struct seen {
 	struct idtab tab;
 	struct seen_row {

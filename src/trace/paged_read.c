@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paged_read.c - PAGES blocks, the reading side. Bytes are a stranger's: numbers are compared with what is there, and what a block
- * makes of itself is bounded by FRAMES_MAX.
+ * paged_read.c - PAGES blocks, the reading side. Bytes are a stranger's: numbers are compared with
+ * what is there, and what a block makes of itself is bounded by FRAMES_MAX.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static int grow(void *all, size_t count, size_t *room)
 	return 0;
 }
 
-/* ---- what equal things are one of ------------------------------------------------------------------------------------ */
+/* ---- what equal things are one of ------------------------------------------------------------ */
 
 static struct page_module *module_of(struct paged_home *home, const struct page_module *like)
 {
@@ -159,7 +159,7 @@ static struct page_stack *stack_of(struct paged_home *home, const struct page_st
 	return home->stacks[home->stack_count++] = stack;
 }
 
-/* ---- one block ---------------------------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 struct unpacking {
 	struct paged_home *home;
@@ -417,7 +417,7 @@ struct page_shot *paged_decode(struct paged_home *home, const struct blt_view *v
 	return *rc ? NULL : STEAL(shot);
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void get_symbols(struct unpacking *u, const struct blt_view *view)
 {

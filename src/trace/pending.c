@@ -27,7 +27,10 @@ struct pending {
 	uint64_t time, addr;
 	uint32_t stack;
 	int there; /* the file */
-	/* by block number: 1 + how many allocations the sink had taken before the block's; 0: it is of the recording */
+	/*
+	 * by block number: 1 + how many allocations the sink had taken before the block's; 0: it is
+	 * of the recording
+	 */
 	uint64_t *made;
 	uint32_t made_count;
 	uint64_t allocations, from; /* taken ever; before this content */
@@ -53,7 +56,7 @@ static int no_memory(struct err *err)
 	return err_set(err, -ENOMEM, "cannot hold what is undecided");
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int pack(struct pending *p, struct err *err)
 {
@@ -137,7 +140,7 @@ static int pending_define(struct sink *sink, const struct def *def, struct err *
 	return 0; /* the recording's own */
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 struct pending *pending_new(const char *path, const struct blt_file_header *header,
 			    const struct events_enc *enc, struct err *err)

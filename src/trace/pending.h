@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pending.h - FILE.pending: events that a culling has not decided about, kept beside a recording so that a killed recorder
- * loses none of them. Written anew each time, gone once the recording is finished. Private to trace/; docs/format.md is normative.
+ * pending.h - FILE.pending: events that a culling has not decided about, kept beside a recording so
+ * that a killed recorder loses none of them. Written anew each time, gone once the recording is
+ * finished. Private to trace/; docs/format.md is normative.
  */
 #ifndef TRACE_PENDING_H
 #define TRACE_PENDING_H
@@ -24,7 +25,8 @@ enum pending_col {
 	PEC_VALUE = 7, /* neither of allocations */
 	PEC_AUX = 8,   /* not of allocations */
 	PEC_BLOCK =
-		9, /* frees: 2 x slot, or 2 x number of the allocation here + 1; others: block + 1 */
+		/* frees: 2 x slot, or 2 x number of the allocation here + 1; others: block + 1 */
+	9,
 	PEC_COUNT
 };
 
@@ -32,13 +34,20 @@ struct pending;
 
 /** pending_there() - 1: beside @path stands what is, or may be, somebody's. */
 int pending_there(const char *path);
-/** pending_new() - for the recording @path, which begins with @header and codes its events with @enc. */
+/**
+ * pending_new() - for the recording @path, which begins with @header and codes its events with
+ * @enc.
+ */
 struct pending *pending_new(const char *path, const struct blt_file_header *header,
 			    const struct events_enc *enc, struct err *err);
-/** pending_begin() - the recording is @end bytes long. Return: takes the events that are undecided now, in order. */
+/**
+ * pending_begin() - the recording is @end bytes long. Return: takes the events that are undecided
+ * now, in order.
+ */
 struct sink *pending_begin(struct pending *pending, uint64_t end);
 /**
- * pending_write() - what the sink took replaces the file's content, all or nothing; without any the file is removed.
+ * pending_write() - what the sink took replaces the file's content, all or nothing; without any the
+ * file is removed.
  * @fd: the recording, whose owner the file gets, too. 0 or negative errno: the older content stays.
  */
 int pending_write(struct pending *pending, int fd, struct err *err);

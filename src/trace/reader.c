@@ -133,7 +133,10 @@ int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head
 					is_like ? &r->like : NULL, view);
 }
 
-/* The index at the end, if the file was finished. Return: 1, 0 if there is none or it is damaged, negative errno. */
+/*
+ * The index at the end, if the file was finished. Return: 1, 0 if there is none or it is damaged,
+ * negative errno.
+ */
 static int load_index(struct trace_reader *r)
 {
 	struct blt_head end, head;
@@ -192,8 +195,9 @@ static int rebuild_index(struct trace_reader *r, struct err *err)
 }
 
 /*
- * What a recorder had not decided about when it was killed, or has not yet: it stands for the events from where it
- * begins. A side file of something else, or of a file that was copied without its end, is of no meaning.
+ * What a recorder had not decided about when it was killed, or has not yet: it stands for the
+ * events from where it begins. A side file of something else, or of a file that was copied without
+ * its end, is of no meaning.
  */
 static int open_side(struct trace_reader *r, const uint8_t *header)
 {
@@ -280,7 +284,10 @@ struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 		err_set(err, -EBADMSG, "'%s' ends within its header", path);
 		return NULL;
 	}
-	/* A header whose checksum differs is damaged: what it says is not believed, what follows is read all the same. */
+	/*
+	 * A header whose checksum differs is damaged: what it says is not believed, what follows is
+	 * read all the same.
+	 */
 	if (!good)
 		r->header = (struct blt_file_header){ .version = BLT_VERSION };
 	r->header_damaged = !good;
@@ -361,7 +368,10 @@ void trace_reader_info(const struct trace_reader *reader, struct trace_reader_in
 	*info = reader->info;
 }
 
-/* Walk over all blocks; @each sees those of @type that are whole. Return: 0, or -EBADMSG where anything is damaged. */
+/*
+ * Walk over all blocks; @each sees those of @type that are whole. Return: 0, or -EBADMSG where
+ * anything is damaged.
+ */
 static int each_block(struct trace_reader *r, unsigned type,
 		      int (*each)(void *ctx, const struct blt_head *head,
 				  const struct blt_view *view, struct err *err),
@@ -527,7 +537,10 @@ int trace_reader_summary(struct trace_reader *reader, struct prof *prof, struct 
 	for (uint32_t i = 0; i < reader->index.count; i++)
 		if (reader->index.entry[i].type == BLT_SUMMARY)
 			at = reader->index.entry[i].at;
-	/* All definitions must be whole before the first one reaches the prof: where they are not, a replay makes do. */
+	/*
+	 * All definitions must be whole before the first one reaches the prof: where they are not,
+	 * a replay makes do.
+	 */
 	int rc = reader_head(reader, at, &head);
 	if (rc == 0 || (rc > 0 && head.type != BLT_SUMMARY))
 		return 0;

@@ -24,7 +24,10 @@ struct trace_reader {
 	struct events_tally total; /* as the index says; only events where there is none */
 	struct buf payload, scratch;
 	struct blt_flows flows;
-	/* the block that snapshots resemble, as long as the next ones name the same; like_at 0: none is loaded */
+	/*
+	 * the block that snapshots resemble, as long as the next ones name the same; like_at 0:
+	 * none is loaded
+	 */
 	struct buf like_scratch;
 	struct blt_view like;
 	uint64_t like_at;
@@ -32,9 +35,15 @@ struct trace_reader {
 	uint64_t side_from;
 };
 
-/** reader_of() - trace_reader_new() of a file that is open; @fd is the reader's from here on, also on failure. */
+/**
+ * reader_of() - trace_reader_new() of a file that is open; @fd is the reader's from here on, also
+ * on failure.
+ */
 struct trace_reader *reader_of(int fd, const char *path, struct err *err);
-/** reader_is_written() - 1: the writer of the file lives, and holds its lock. Not of a descriptor that may hold the lock itself. */
+/**
+ * reader_is_written() - 1: the writer of the file lives, and holds its lock. Not of a descriptor
+ * that may hold the lock itself.
+ */
 int reader_is_written(int fd);
 /** reader_is_replaced() - 1: the side file's events stand for those of this block. */
 static inline int reader_is_replaced(const struct trace_reader *r, uint64_t at,
@@ -42,11 +51,20 @@ static inline int reader_is_replaced(const struct trace_reader *r, uint64_t at,
 {
 	return r->side && head->type == BLT_EVENTS && at >= r->side_from;
 }
-/** reader_head() - the block header at @at: 1, 0 if there is none (or its block does not fit in the file), negative errno. */
+/**
+ * reader_head() - the block header at @at: 1, 0 if there is none (or its block does not fit in the
+ * file), negative errno.
+ */
 int reader_head(struct trace_reader *r, uint64_t at, struct blt_head *head);
-/** reader_resync() - the next block at or after @from: 1 with *@at, 0 if there is none, negative errno. */
+/**
+ * reader_resync() - the next block at or after @from: 1 with *@at, 0 if there is none, negative
+ * errno.
+ */
 int reader_resync(struct trace_reader *r, uint64_t from, uint64_t *at);
-/** reader_payload() - the stored bytes of a block, their checksum compared; valid until the next call. As reader_load(). */
+/**
+ * reader_payload() - the stored bytes of a block, their checksum compared; valid until the next
+ * call. As reader_load().
+ */
 int reader_payload(struct trace_reader *r, uint64_t at, const struct blt_head *head,
 		   const uint8_t **payload);
 /**

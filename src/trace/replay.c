@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay.c - everything in recorded order into a sink, with damage skipped, counted and made up for. */
+/*
+ * replay.c - everything in recorded order into a sink, with damage skipped, counted and made up
+ * for.
+ */
 #include "trace/replay.h"
 
 #include <errno.h>
@@ -22,7 +25,8 @@ struct replay {
 	struct sink *sink;
 	struct known threads, modules, frames, stacks;
 	uint64_t id_limit, heavy_limit; /* of threads and modules, whose rows are large */
-	int sink_rc; /* what the sink returned when it failed: that is no damage, whatever its number */
+	/* what the sink returned when it failed: that is no damage, whatever its number */
+	int sink_rc;
 };
 
 static int sink_define(struct replay *p, const struct def *def, struct err *err)
@@ -38,7 +42,10 @@ static int is_known(const struct known *known, uint32_t id)
 static int mark_known(struct replay *p, struct known *known, uint32_t id, struct err *err)
 {
 	if (id >= known->count) {
-		/* Numbers are dense, and each costs bytes in the file: a wild one is not worth its memory. */
+		/*
+		 * Numbers are dense, and each costs bytes in the file: a wild one is not worth its
+		 * memory.
+		 */
 		int heavy = known == &p->threads || known == &p->modules;
 		if (id >= (heavy ? p->heavy_limit : p->id_limit))
 			return err_set(err, -EBADMSG, "a definition is numbered %u", id);
@@ -166,13 +173,19 @@ int replay_block(struct replay *p, struct trace_reader *from, struct events_dec 
 	return events_dec_block(dec, head, &view, err);
 }
 
-/* All of the block's events, and of those behind it, are later than what is asked for: times never go back. */
+/*
+ * All of the block's events, and of those behind it, are later than what is asked for: times never
+ * go back.
+ */
 static int is_later(const struct trace_read_opt *opt, const struct blt_head *head)
 {
 	return opt && opt->has_until && head->type == BLT_EVENTS && head->time_ns > opt->until_ns;
 }
 
-/* The end of a recording that was not finished: the file is whole, or damaged from the first block that is not. */
+/*
+ * The end of a recording that was not finished: the file is whole, or damaged from the first block
+ * that is not.
+ */
 static int replay_side(struct replay *p, struct events_dec *dec, struct err *err)
 {
 	struct trace_reader *side = p->reader->side;
@@ -227,7 +240,10 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 			    !stopped && !reader_is_replaced(r, at, &head))
 				opt->key(opt->key_ctx,
 					 &(struct trace_key){ at, head.first, head.time_ns });
-			/* the first later one is read, since it tells what is missing before it; then none is */
+			/*
+			 * the first later one is read, since it tells what is missing before it;
+			 * then none is
+			 */
 			rc = (stopped && head.type == BLT_EVENTS) ||
 					     reader_is_replaced(r, at, &head)
 				     ? 0
@@ -265,11 +281,17 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 void replay_fit(struct replay *p)
 {
 	uint64_t bytes = p->reader->info.file_bytes;
-	/* Definitions take at least some bits each; the first million are granted even to the smallest file. */
+	/*
+	 * Definitions take at least some bits each; the first million are granted even to the
+	 * smallest file.
+	 */
 	p->id_limit = (1u << 20) + bytes * 8;
 	if (p->id_limit > 1u << 28)
 		p->id_limit = 1u << 28;
-	/* a later file of a recording defines all 65,537 threads of the process, however small it is */
+	/*
+	 * a later file of a recording defines all 65,537 threads of the process, however small it
+	 * is
+	 */
 	p->heavy_limit = (1u << 17) + bytes / 4;
 	if (p->heavy_limit > 1u << 24)
 		p->heavy_limit = 1u << 24;

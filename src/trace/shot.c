@@ -151,9 +151,11 @@ void shot_encode(struct blt_cols *cols, const struct snapshot *s)
 	}
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* A list of @count rows, each of which takes @least bytes of what is left of the column, or more. */
+/*
+ * A list of @count rows, each of which takes @least bytes of what is left of the column, or more.
+ */
 static void *rows(struct cursor *c, uint64_t count, size_t row_bytes, unsigned least, int *rc)
 {
 	if (c->bad || count > (uint64_t)(c->end - c->at) / least) {
@@ -166,7 +168,9 @@ static void *rows(struct cursor *c, uint64_t count, size_t row_bytes, unsigned l
 	return list;
 }
 
-/* The next address: a sum that a hostile file may carry over the end is found by snapshot_check(). */
+/*
+ * The next address: a sum that a hostile file may carry over the end is found by snapshot_check().
+ */
 static uint64_t get_after(struct cursor *c, uint64_t last, uint64_t scale)
 {
 	uint64_t more = get_num(c), at = 0;

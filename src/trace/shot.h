@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shot.h - SNAPSHOT blocks: where a process's memory was at one instant, one a block. Private to trace/; docs/format.md is normative. */
+/*
+ * shot.h - SNAPSHOT blocks: where a process's memory was at one instant, one a block. Private to
+ * trace/; docs/format.md is normative.
+ */
 #ifndef TRACE_SHOT_H
 #define TRACE_SHOT_H
 
@@ -20,7 +23,10 @@ enum shot_col {
 
 /** shot_encode() - the columns of a SNAPSHOT block. */
 void shot_encode(struct blt_cols *cols, const struct snapshot *snapshot);
-/** shot_decode() - NULL with *@rc -EBADMSG (what it says is not possible: snapshot_check()) or -ENOMEM. Memory: some times the block's. */
+/**
+ * shot_decode() - NULL with *@rc -EBADMSG (what it says is not possible: snapshot_check()) or
+ * -ENOMEM. Memory: some times the block's.
+ */
 struct snapshot *shot_decode(const struct blt_view *view, int *rc);
 /** shot_time() - of its instant alone; UINT64_MAX where the block is damaged. */
 uint64_t shot_time(const struct blt_view *view, uint64_t *rss_bytes);

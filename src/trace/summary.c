@@ -118,8 +118,8 @@ static void put_threads(struct buf *to, struct buf *peaks, const struct prof *pr
 }
 
 /*
- * Every point's fields, as differences; @most of them, evenly chosen, the last one always among them. What is left out hands
- * its maxima on to the next one that is kept.
+ * Every point's fields, as differences; @most of them, evenly chosen, the last one always among
+ * them. What is left out hands its maxima on to the next one that is kept.
  */
 static void put_timeline(struct buf *to, const struct prof *prof, size_t most)
 {
@@ -258,7 +258,10 @@ int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 		    const struct summary_names *names, size_t points, struct blt_cols *cols,
 		    struct err *err)
 {
-	/* Several of the recording's numbers may have become one row: its counters go to the first of them. */
+	/*
+	 * Several of the recording's numbers may have become one row: its counters go to the first
+	 * of them.
+	 */
 	uint8_t *done = calloc(1, prof_stack_count(prof) / 8 + 1);
 	if (!done)
 		return err_set(err, -ENOMEM, "cannot hold the summary");
@@ -273,7 +276,7 @@ int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 	return count;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void get_cost(struct cursor *c, struct cost *cost)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* survey.c - what a recording is made of: blocks and columns, with their sizes; checks every checksum, decodes nothing. */
+/*
+ * survey.c - what a recording is made of: blocks and columns, with their sizes; checks every
+ * checksum, decodes nothing.
+ */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* symbols.c - add what frames resolve to, and readings of pages, to a recording that is finished. */
+/*
+ * symbols.c - add what frames resolve to, and readings of pages, to a recording that is finished.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -306,7 +308,10 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 	if (rc >= 0 && prof)
 		rc = replay_all_defs(r, &names.sink, err);
 	if (rc >= 0 && to.end < r->info.file_bytes) {
-		/* a cut block at the end would stand between: take what is whole into a new file, and swap */
+		/*
+		 * a cut block at the end would stand between: take what is whole into a new file,
+		 * and swap
+		 */
 		struct stat st;
 		if (asprintf(&other, "%s.XXXXXX", path) < 0)
 			other = NULL;
@@ -372,7 +377,10 @@ static int append_to(const char *path, const struct prof *prof, const struct rea
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open '%s' for writing", path);
-	/* locked before it is read, and read through the same descriptor: nobody puts another file between the two */
+	/*
+	 * locked before it is read, and read through the same descriptor: nobody puts another file
+	 * between the two
+	 */
 	int mine = flock(fd, LOCK_EX | LOCK_NB) == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
 	if (mine < 0) {
 		err_set(err, -errno, "cannot add to '%s' while it is written", path);

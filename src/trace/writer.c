@@ -26,7 +26,10 @@
 #include "trace/shot.h"
 #include "trace/summary.h"
 
-/* Kept free behind the last block, so that the count of what was lost, and the index, find room on a full disk. */
+/*
+ * Kept free behind the last block, so that the count of what was lost, and the index, find room on
+ * a full disk.
+ */
 #define TAIL_RESERVE (64u << 10)
 /* Space is reserved ahead in these steps, so that most blocks need no system call for it. */
 #define RESERVE_STEP (1u << 20)
@@ -34,9 +37,8 @@
 #define ROOM_ENOUGH (256u << 20)
 #define KEY_BYTES (1u << 20)
 #define KEY_BYTES_PER_SLOT 8ULL
-#define KEY_EVENTS \
-	(1u        \
-	 << 20) /* what tells little takes few bytes: who looks for a moment reads from a key block on */
+/* what tells little takes few bytes: who looks for a moment reads from a key block on */
+#define KEY_EVENTS (1u << 20)
 #define KEY_EVENTS_PER_SLOT 4ULL
 #define DEFS_BLOCK_BYTES (1u << 20)
 #define DEFS_BLOCK_ROWS 65536
@@ -90,7 +92,8 @@ static void read_boot_id(uint8_t *id)
 }
 
 /*
- * @path is there. Whether it has gone meanwhile, or may go soon: a writer with opt.brief is at work on it, or it is empty because it
+ * @path is there. Whether it has gone meanwhile, or may go soon: a writer with opt.brief is at work
+ * on it, or it is empty because it
  * was created just now. Waits a little, then.
  */
 static int may_go(const char *path, uint64_t until_ns)
@@ -139,7 +142,9 @@ static int create_file(struct trace_writer *w, const char *path, struct err *err
 			struct flock mark = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 			if (w->opt.brief)
 				fcntl(w->fd, F_OFD_SETLK, &mark);
-			/* whoever adds symbols to a finished recording sees by this that it is not */
+			/*
+			 * whoever adds symbols to a finished recording sees by this that it is not
+			 */
 			flock(w->fd, LOCK_EX | LOCK_NB);
 			return 0;
 		}
@@ -150,7 +155,8 @@ static int create_file(struct trace_writer *w, const char *path, struct err *err
 }
 
 /*
- * Make sure that @len bytes and the tail behind them fit, before a byte is written: a block is on disk whole or not at all.
+ * Make sure that @len bytes and the tail behind them fit, before a byte is written: a block is on
+ * disk whole or not at all.
  * @tail: the block belongs to the end and may use what was kept for it.
  */
 static int make_room(struct trace_writer *w, size_t len, int tail, struct err *err)
@@ -267,8 +273,8 @@ static int write_events(struct trace_writer *w, int tail, struct err *err)
 	w->since_key += w->out.len;
 	w->events_since_key += head.rows;
 	/*
-	 * After damage reading goes on at the next key block. Each costs what the guesses had learnt: some bytes for every
-	 * block that lives on.
+	 * After damage reading goes on at the next key block. Each costs what the guesses had
+	 * learnt: some bytes for every block that lives on.
 	 */
 	uint64_t slots = events_enc_slots(w->events);
 	int key = w->since_key >= KEY_BYTES + KEY_BYTES_PER_SLOT * slots ||
@@ -410,7 +416,9 @@ int trace_writer_snapshot(struct trace_writer *w, const struct snapshot *snapsho
 		w->shot_stored = head.stored;
 		return 0;
 	}
-	/* it has become another one: the next stands alone, and is what is resembled from there on */
+	/*
+	 * it has become another one: the next stands alone, and is what is resembled from there on
+	 */
 	if (rc >= 0 && w->shot_at && head.stored > w->shot_stored / 2) {
 		blt_cols_fini(&w->shot);
 		w->shot = (struct blt_cols){ 0 };
@@ -583,8 +591,9 @@ static int add_filtered(struct trace_writer *w, uint8_t flags, const struct even
 }
 
 /*
- * The rest after a failed write, in the room that was kept for it. What others had lost before, and what a filter left out,
- * is told again, in one sum each; blocks left out for their short life are lost, because their stacks may not be there.
+ * The rest after a failed write, in the room that was kept for it. What others had lost before, and
+ * what a filter left out, is told again, in one sum each; blocks left out for their short life are
+ * lost, because their stacks may not be there.
  */
 static int write_loss(struct trace_writer *w, struct err *err)
 {
@@ -603,9 +612,15 @@ static int write_loss(struct trace_writer *w, struct err *err)
 	return rc < 0 ? rc : write_events(w, 1, err);
 }
 
-/* So few events are replayed faster than a person notices; a summary would be a large part of so small a file. */
+/*
+ * So few events are replayed faster than a person notices; a summary would be a large part of so
+ * small a file.
+ */
 #define SUMMARY_MIN_EVENTS 65536
-/* One point of the timeline for so many bytes of the recording: it must not make up more than some percent of it. */
+/*
+ * One point of the timeline for so many bytes of the recording: it must not make up more than some
+ * percent of it.
+ */
 #define BYTES_PER_POINT 400
 #define POINTS_MIN 100
 
@@ -659,12 +674,15 @@ int trace_writer_finish(struct trace_writer *writer, const struct prof *prof, st
 	int tail_rc = 0;
 	if (rc < 0)
 		tail_rc = write_loss(w, &tail);
-	/* After a failure the file lacks what the prof knows: then a replay is the truth about the file. */
+	/*
+	 * After a failure the file lacks what the prof knows: then a replay is the truth about the
+	 * file.
+	 */
 	else if ((tail_rc = write_page_names(w, &tail)) >= 0 && prof)
 		tail_rc = write_summary(w, prof, &tail);
 	/*
-	 * It is smaller than a summary, for which there may have been no room. Not where the count of what was lost is missing: such
-	 * a file must not look finished.
+	 * It is smaller than a summary, for which there may have been no room. Not where the count
+	 * of what was lost is missing: such a file must not look finished.
 	 */
 	if (tail_rc >= 0)
 		tail_rc = write_index(w, &tail);

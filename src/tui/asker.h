@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* asker.h - questions that take their time, off the terminal's thread: one at a time, and the last one asked is the one that counts. */
+/*
+ * asker.h - questions that take their time, off the terminal's thread: one at a time, and the last
+ * one asked is the one that counts.
+ */
 #ifndef TUI_ASKER_H
 #define TUI_ASKER_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crowd.h - processes on the terminal by what they hold, once a second, until the reader picks one or has seen enough. One thread. */
+/*
+ * crowd.h - processes on the terminal by what they hold, once a second, until the reader picks one
+ * or has seen enough. One thread.
+ */
 #ifndef TUI_CROWD_H
 #define TUI_CROWD_H
 
@@ -22,7 +25,10 @@ struct crowd_opt {
 
 struct crowd;
 struct crowd *crowd_new(const struct crowd_opt *opt, struct err *err);
-/** crowd_run() - take the screen. The process that was picked, 0: the reader leaves; negative errno with @err. */
+/**
+ * crowd_run() - take the screen. The process that was picked, 0: the reader leaves; negative errno
+ * with @err.
+ */
 pid_t crowd_run(struct crowd *crowd, struct err *err);
 /** crowd_say() - below the rows, until the next key. */
 void crowd_say(struct crowd *crowd, const char *said);

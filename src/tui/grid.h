@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.h - a screen as cells: what `top` draws, and what its tests compare. Names from outside are shown as text: control
- * characters and those that turn the direction of writing are spelt as numbers.
+ * grid.h - a screen as cells: what `top` draws, and what its tests compare. Names from outside are
+ * shown as text: control characters and those that turn the direction of writing are spelt as
+ * numbers.
  */
 #ifndef TUI_GRID_H
 #define TUI_GRID_H
@@ -38,21 +39,31 @@ struct grid {
 	int ascii;               /* nothing beyond ASCII is shown */
 };
 
-/** grid_init() - @rows and @columns are cut at GRID_ROWS_MAX and GRID_COLUMNS_MAX. All blank. -ENOMEM. */
+/**
+ * grid_init() - @rows and @columns are cut at GRID_ROWS_MAX and GRID_COLUMNS_MAX. All blank.
+ * -ENOMEM.
+ */
 int grid_init(struct grid *grid, unsigned rows, unsigned columns, int ascii, struct err *err);
 void grid_fini(struct grid *grid);
 /** grid_clear() - all blank and plain. */
 void grid_clear(struct grid *grid);
 
 /**
- * grid_put() - @text at @row, @column, in at most @room columns; what lies outside the grid is left out. Return: columns used.
+ * grid_put() - @text at @row, @column, in at most @room columns; what lies outside the grid is left
+ * out. Return: columns used.
  */
 unsigned grid_put(struct grid *grid, unsigned row, unsigned column, unsigned room,
 		  enum grid_style style, const char *text);
-/** grid_put_end() - the end of @text in @room columns, with an ellipsis in front where it does not fit: a name's end tells most. */
+/**
+ * grid_put_end() - the end of @text in @room columns, with an ellipsis in front where it does not
+ * fit: a name's end tells most.
+ */
 unsigned grid_put_end(struct grid *grid, unsigned row, unsigned column, unsigned room,
 		      enum grid_style style, const char *text);
-/** grid_put_right() - @text so that it ends before column @end. Text that is wider than @room shows as `#`. */
+/**
+ * grid_put_right() - @text so that it ends before column @end. Text that is wider than @room shows
+ * as `#`.
+ */
 void grid_put_right(struct grid *grid, unsigned row, unsigned end, unsigned room,
 		    enum grid_style style, const char *text);
 /** grid_style_row() - the whole row in @style. */
@@ -60,7 +71,9 @@ void grid_style_row(struct grid *grid, unsigned row, enum grid_style style);
 /** grid_width() - columns that @text takes. */
 unsigned grid_width(const struct grid *grid, const char *text);
 
-/** grid_row_text() - the row as text without blanks at its end; malloc'd, NULL where memory is out. */
+/**
+ * grid_row_text() - the row as text without blanks at its end; malloc'd, NULL where memory is out.
+ */
 char *grid_row_text(const struct grid *grid, unsigned row);
 
 #endif

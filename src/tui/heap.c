@@ -101,7 +101,7 @@ int heap_matches(const struct heap_view *v, const struct fold_frame *f)
 	return 0;
 }
 
-/* ---- which nodes are open ---------------------------------------------------------------------------------------- */
+/* ---- which nodes are open -------------------------------------------------------------------- */
 
 static size_t open_at(const struct heap_view *v, uint64_t key)
 {
@@ -157,7 +157,7 @@ static void open_hot_path(struct heap_view *v)
 	}
 }
 
-/* ---- readings ---------------------------------------------------------------------------------------------------- */
+/* ---- readings -------------------------------------------------------------------------------- */
 
 /* By stack row, so that a later reading of the same recording finds its own again. */
 static uint64_t *values_of(const struct heap_view *v, enum view_cost cost, uint32_t *count)
@@ -189,7 +189,10 @@ static void remember(struct heap_view *v)
 	v->past[v->past_count++] = now;
 }
 
-/* The reading that changes are told from: the reader's own, else the newest that is ten seconds old, else the oldest. */
+/*
+ * The reading that changes are told from: the reader's own, else the newest that is ten seconds
+ * old, else the oldest.
+ */
 static const struct past *before(const struct heap_view *v)
 {
 	const struct past *found = NULL;
@@ -276,7 +279,7 @@ static int add_up(struct heap_view *v, struct sums *s, struct err *err)
 	return rc;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int tree_rows(struct heap_view *v)
 {
@@ -444,7 +447,7 @@ int heap_view_feed(struct heap_view *v, const struct prof *prof, uint64_t time_n
 	return rc < 0 ? err_set(err, rc, "cannot lay out the heap") : build(v, err);
 }
 
-/* ---- keys -------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static struct heap_row *row_under(const struct heap_view *v)
 {

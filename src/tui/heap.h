@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap.h - the screens of a heap: its call tree and its table, of a recording or of a program that runs. Knows no terminal: it is
- * fed with readings and keys, and draws into a grid.
+ * heap.h - the screens of a heap: its call tree and its table, of a recording or of a program that
+ * runs. Knows no terminal: it is fed with readings and keys, and draws into a grid.
  */
 #ifndef TUI_HEAP_H
 #define TUI_HEAP_H
@@ -30,12 +30,15 @@ struct heap_view *heap_view_new(const struct heap_opt *opt, struct err *err);
 void heap_view_freep(struct heap_view **view);
 
 /**
- * heap_view_feed() - show @prof from here on; it has to stay until the next is fed or the view is freed. @time_ns: its time since
- * the recording's start. O(frames of stacks).
+ * heap_view_feed() - show @prof from here on; it has to stay until the next is fed or the view is
+ * freed. @time_ns: its time since the recording's start. O(frames of stacks).
  */
 int heap_view_feed(struct heap_view *view, const struct prof *prof, uint64_t time_ns,
 		   struct err *err);
-/** heap_view_remark() - the right end of the first line: "no data for 7 s", "ended"; copied, "" for none. */
+/**
+ * heap_view_remark() - the right end of the first line: "no data for 7 s", "ended"; copied, "" for
+ * none.
+ */
 void heap_view_remark(struct heap_view *view, const char *remark);
 /** heap_view_say() - below the rows, until the next key; copied. */
 void heap_view_say(struct heap_view *view, const char *said);
@@ -47,7 +50,10 @@ int heap_view_key(struct heap_view *view, int key, struct err *err);
 void heap_view_draw(struct heap_view *view, struct grid *grid);
 /** heap_view_holds() - 1: the reader asked that nothing changes. */
 int heap_view_holds(const struct heap_view *view);
-/** heap_view_path() - the frames of the row under the cursor, innermost first, a line each; appended to @to. */
+/**
+ * heap_view_path() - the frames of the row under the cursor, innermost first, a line each; appended
+ * to @to.
+ */
 void heap_view_path(const struct heap_view *view, struct buf *to);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * list.h - the cursor and the window of a list that changes under the reader: the cursor stays on its row's key, not on its place.
+ * list.h - the cursor and the window of a list that changes under the reader: the cursor stays on
+ * its row's key, not on its place.
  */
 #ifndef TUI_LIST_H
 #define TUI_LIST_H
@@ -16,7 +17,10 @@ struct list {
 	int has_key;
 };
 
-/** list_renew() - there are @count rows now, whose keys @key_of tells: the cursor goes where its row is, or stays at its place. */
+/**
+ * list_renew() - there are @count rows now, whose keys @key_of tells: the cursor goes where its row
+ * is, or stays at its place.
+ */
 void list_renew(struct list *list, uint32_t count, uint64_t (*key_of)(void *ctx, uint32_t row),
 		void *ctx);
 /** list_key() - moves the cursor for a key of paint.h. Return: 1 if it was one of them. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paint.h - the terminal: a grid onto it, keys from it. The one file that knows curses; one terminal, one thread. */
+/*
+ * paint.h - the terminal: a grid onto it, keys from it. The one file that knows curses; one
+ * terminal, one thread.
+ */
 #ifndef TUI_PAINT_H
 #define TUI_PAINT_H
 
@@ -25,8 +28,8 @@ enum paint_key {
 /** paint_check() - -EINVAL with a hint where stdin or stdout is no terminal. */
 int paint_check(struct err *err);
 /**
- * paint_open() - take the terminal over, until paint_close(). -EINVAL as paint_check(), or where $TERM is
- * unknown. SIGINT, SIGTERM and SIGHUP come as PAINT_GONE.
+ * paint_open() - take the terminal over, until paint_close(). -EINVAL as paint_check(), or where
+ * $TERM is unknown. SIGINT, SIGTERM and SIGHUP come as PAINT_GONE.
  */
 int paint_open(struct err *err);
 /** paint_close() - give it back as it was; nothing where it is not open. */

@@ -137,7 +137,7 @@ void screen_question(const struct screen_what *w, struct buf *to)
 	}
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 int64_t reading_number(const json_t *object, const char *key)
 {
@@ -213,7 +213,7 @@ int reading_frames(const struct reading *r, const json_t *frames, uint32_t paren
 	return 0;
 }
 
-/* ---- balance ----------------------------------------------------------------------------------------------------------- */
+/* ---- balance --------------------------------------------------------------------------------- */
 
 static const struct sheet_column balance_columns[] = { { "BYTES", SHEET_BYTES, 10, 0 },
 						       { "BLOCKS", SHEET_COUNT, 8, 100 },
@@ -314,7 +314,7 @@ static int read_balance(const struct reading *r)
 	return 0;
 }
 
-/* ---- growth ------------------------------------------------------------------------------------------------------------ */
+/* ---- growth ---------------------------------------------------------------------------------- */
 
 #define GROWTH_COLUMNS                                                      \
 	{ "GREW", SHEET_SIGNED, 11, 80 }, { "AN HOUR", SHEET_RATE, 13, 0 }, \
@@ -443,7 +443,7 @@ static int read_history(const struct reading *r)
 	return 0;
 }
 
-/* ---- the heap of a server's recording -------------------------------------------------------------------------------------- */
+/* ---- the heap of a server's recording -------------------------------------------------------- */
 
 static const struct sheet_column heap_columns[] = { { "LIVE", SHEET_BYTES, 10, 0 },
 						    { "SELF", SHEET_BYTES, 10, 80 },
@@ -528,7 +528,7 @@ static int read_heap(const struct reading *r)
 	return r->what->screen == SCREEN_TREE ? read_tree(r) : read_table(r);
 }
 
-/* ---- all --------------------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static json_t *parse(const char *json, size_t len)
 {

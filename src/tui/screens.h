@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * screens.h - the screens of `top` beside the heap's, as questions to the page's API (docs/api.md) and as what their answers show. Pure
- * functions: a question as text, an answer as a sheet.
+ * screens.h - the screens of `top` beside the heap's, as questions to the page's API (docs/api.md)
+ * and as what their answers show. Pure functions: a question as text, an answer as a sheet.
  */
 #ifndef TUI_SCREENS_H
 #define TUI_SCREENS_H
@@ -41,7 +41,9 @@ struct screen_what {
 unsigned screen_forms(const struct screen_what *what);
 /** screen_name() - "balance". */
 const char *screen_name(enum screen screen);
-/** screen_moves() - whether moments can be asked for; screen_merges() - whether `by` says something. */
+/**
+ * screen_moves() - whether moments can be asked for; screen_merges() - whether `by` says something.
+ */
 int screen_moves(const struct screen_what *what);
 int screen_merges(const struct screen_what *what);
 /** screen_question() - appended to @to. */

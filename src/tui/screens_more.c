@@ -26,7 +26,7 @@ static uint64_t address(const json_t *object, const char *key)
 	return n > 0 && n < 18446744073709551615.0 ? (uint64_t)n : 0;
 }
 
-/* ---- regions ------------------------------------------------------------------------------------------------------------- */
+/* ---- regions --------------------------------------------------------------------------------- */
 
 static const struct sheet_column class_columns[] = { { "RSS", SHEET_BYTES, 10, 0 },
 						     { "PSS", SHEET_BYTES, 10, 120 },
@@ -267,7 +267,7 @@ int read_maps(const struct reading *r)
 	return 0;
 }
 
-/* ---- pages ------------------------------------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static const struct sheet_column page_columns[] = { { "RESIDENT", SHEET_BYTES, 10, 0 },
 						    { "SELF", SHEET_BYTES, 10, 80 },
@@ -343,7 +343,7 @@ int read_pages(const struct reading *r)
 	return 0;
 }
 
-/* ---- sampler ------------------------------------------------------------------------------------------------------------- */
+/* ---- sampler --------------------------------------------------------------------------------- */
 
 static const struct sheet_column sample_columns[] = { { "ASKED FOR", SHEET_BYTES, 10, 0 },
 						      { "+- ERROR", SHEET_BYTES, 10, 100 },
@@ -442,7 +442,7 @@ int read_sampler(const struct reading *r)
 	return 0;
 }
 
-/* ---- node ---------------------------------------------------------------------------------------------------------------- */
+/* ---- node ------------------------------------------------------------------------------------ */
 
 static const struct sheet_column message_columns[] = { { "TIME", SHEET_CLOCK, 12, 0 },
 						       { "", SHEET_WORD, 3, 0 },

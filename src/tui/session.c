@@ -52,7 +52,7 @@ static void describe(struct heap_session *t, const struct prof *prof)
 	}
 }
 
-/* ---- where it comes from ------------------------------------------------------------------------------------------ */
+/* ---- where it comes from --------------------------------------------------------------------- */
 
 static int follow_file(struct heap_session *t)
 {
@@ -139,7 +139,8 @@ static int begin_views(struct heap_session *t)
 	}
 	unsigned has = views_has(t->views), first = SCREENS;
 	if (has >> SCREEN_REGIONS & 1)
-		first = SCREEN_REGIONS; /* what a process holds, before anything that takes its time */
+		/* what a process holds, before anything that takes its time */
+		first = SCREEN_REGIONS;
 	for (unsigned i = 0; first == SCREENS && i < SCREENS; i++)
 		if (has >> i & 1)
 			first = i;
@@ -205,13 +206,15 @@ static int look(struct heap_session *t, uint64_t key_ns)
 	int rc = heap_view_feed(t->view, snap_prof(snap), totals.runtime_ns, &t->err);
 	snap_unref(t->snap);
 	t->snap = snap;
-	/* laying a large heap out anew takes its time: one part in twenty of the processor at most */
+	/*
+	 * laying a large heap out anew takes its time: one part in twenty of the processor at most
+	 */
 	uint64_t took = clock_ns(CLOCK_MONOTONIC) - now;
 	t->fed_ns = now + (took * 20 > t->opt.delay_ns ? took * 20 - t->opt.delay_ns : 0);
 	return rc;
 }
 
-/* ---- the terminal ------------------------------------------------------------------------------------------------- */
+/* ---- the terminal ---------------------------------------------------------------------------- */
 
 static void write_screen(struct heap_session *t)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session.h - one recording, process, node or server on the terminal, its screens by digit, until the reader has seen enough. In order of use:
- * paint_check(), heap_session_new(), heap_session_run(), heap_session_stack(), heap_session_free(). One thread.
+ * session.h - one recording, process, node or server on the terminal, its screens by digit, until
+ * the reader has seen enough. In order of use: paint_check(), heap_session_new(),
+ * heap_session_run(), heap_session_stack(), heap_session_free(). One thread.
  */
 #ifndef TUI_SESSION_H
 #define TUI_SESSION_H
@@ -16,8 +17,8 @@ struct heap_session;
 /** struct heap_session_opt - all that is named is lent as long as the session. */
 struct heap_session_opt {
 	/*
-	 * A recording, a folder of them, a store of a node, the address of a server; NULL: process @pid, and its recording where one is being
-	 * written.
+	 * A recording, a folder of them, a store of a node, the address of a server; NULL: process
+	 * @pid, and its recording where one is being written.
 	 */
 	const char *path;
 	pid_t pid;
@@ -26,7 +27,11 @@ struct heap_session_opt {
 	const char *words;                 /* what is selected; NULL: all */
 	enum view_by by;
 	enum view_cost cost;
-	int cost_given; /* else what lives of one that grows or of a moment, what there was at the peak of a finished one */
+	/*
+	 * else what lives of one that grows or of a moment, what there was at the peak of a
+	 * finished one
+	 */
+	int cost_given;
 	int inverted;
 	uint64_t delay_ns; /* between two looks at what grows */
 	int from_list;     /* `1` leads back there */
@@ -37,7 +42,10 @@ struct heap_session_opt {
 struct heap_session *heap_session_new(const struct heap_session_opt *opt, struct err *err);
 /** heap_session_run() - take the screen until the reader leaves. 0 or negative errno. */
 int heap_session_run(struct heap_session *session, struct err *err);
-/** heap_session_stack() - the path that was asked for to be printed afterwards; empty where none was. Lent. */
+/**
+ * heap_session_stack() - the path that was asked for to be printed afterwards; empty where none
+ * was. Lent.
+ */
 const struct buf *heap_session_stack(const struct heap_session *session);
 void heap_session_free(struct heap_session *session);
 

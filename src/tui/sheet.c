@@ -12,7 +12,7 @@
 #define CHANGE_NS 10000000000ull
 #define DEPTH_MAX 60
 
-/* ---- a sheet -------------------------------------------------------------------------------------------------------- */
+/* ---- a sheet --------------------------------------------------------------------------------- */
 
 void sheet_fini(struct sheet *sheet)
 {
@@ -54,7 +54,7 @@ uint64_t sheet_key(uint64_t parent, const char *text)
 	return key ^ key >> 31;
 }
 
-/* ---- before ---------------------------------------------------------------------------------------------------------- */
+/* ---- before ---------------------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -132,7 +132,7 @@ int sheet_changes(const struct sheet_view *v)
 	return v->before != NULL;
 }
 
-/* ---- which are open -------------------------------------------------------------------------------------------------- */
+/* ---- which are open -------------------------------------------------------------------------- */
 
 static size_t open_at(const struct sheet_view *v, uint64_t key)
 {
@@ -174,7 +174,7 @@ static void turn(struct sheet_view *v, uint64_t key)
 	v->open[at] = key;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------ */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static int64_t change_of(const struct sheet_view *v, uint32_t row)
 {
@@ -316,7 +316,7 @@ int sheet_view_feed(struct sheet_view *v, struct sheet *sheet, uint64_t time_ns,
 	return rc < 0 ? err_set(err, rc, "cannot lay out what is there") : 0;
 }
 
-/* ---- keys --------------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static int type_find(struct sheet_view *v, int key)
 {
@@ -441,7 +441,7 @@ void sheet_view_path(const struct sheet_view *v, struct buf *to)
 		buf_printf(to, "%s\n", v->sheet.rows[at - 1].name);
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct sheet_view *sheet_view_new(struct err *err)
 {

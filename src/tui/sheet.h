@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sheet.h - rows with figures, in a list or a tree, as the screens of `top` beside the heap's show them. A struct sheet is what one answer
- * says; a struct sheet_view how the reader looks at it, from answer to answer. Knows no terminal: keys come in, a grid comes out.
+ * sheet.h - rows with figures, in a list or a tree, as the screens of `top` beside the heap's show
+ * them. A struct sheet is what one answer says; a struct sheet_view how the reader looks at it,
+ * from answer to answer. Knows no terminal: keys come in, a grid comes out.
  */
 #ifndef TUI_SHEET_H
 #define TUI_SHEET_H
@@ -48,7 +49,10 @@ struct sheet_row {
 	int is_faint, shows; /* shows: what hangs below it is open at first */
 };
 
-/** struct sheet - zero-initialised is empty; sheet_fini(). Column 0 is what rows are ordered by, and what changes are told of. */
+/**
+ * struct sheet - zero-initialised is empty; sheet_fini(). Column 0 is what rows are ordered by, and
+ * what changes are told of.
+ */
 struct sheet {
 	const struct sheet_column *columns; /* static */
 	unsigned column_count, sort;        /* sort: by which, at first */
@@ -65,7 +69,10 @@ struct sheet {
 void sheet_fini(struct sheet *sheet);
 /** sheet_text() - a copy in the arena; NULL stays NULL. */
 const char *sheet_text(struct sheet *sheet, const char *text);
-/** sheet_add() - one more row, all of its cells SHEET_NONE; NULL without memory. Valid until the next. */
+/**
+ * sheet_add() - one more row, all of its cells SHEET_NONE; NULL without memory. Valid until the
+ * next.
+ */
 struct sheet_row *sheet_add(struct sheet *sheet, uint32_t parent, uint64_t key, const char *name);
 /** sheet_key() - of @text below @parent's. */
 uint64_t sheet_key(uint64_t parent, const char *text);
@@ -73,7 +80,10 @@ uint64_t sheet_key(uint64_t parent, const char *text);
 struct sheet_view;
 struct sheet_view *sheet_view_new(struct err *err);
 void sheet_view_free(struct sheet_view *view);
-/** sheet_view_feed() - show @sheet, which is taken and left empty. @time_ns: of CLOCK_MONOTONIC; @live: changes of 10 s are told. */
+/**
+ * sheet_view_feed() - show @sheet, which is taken and left empty. @time_ns: of CLOCK_MONOTONIC;
+ * @live: changes of 10 s are told.
+ */
 int sheet_view_feed(struct sheet_view *view, struct sheet *sheet, uint64_t time_ns, int live,
 		    struct err *err);
 /** sheet_view_key() - 1 taken, 0 not one of these keys, negative errno with @err. */
@@ -81,7 +91,10 @@ int sheet_view_key(struct sheet_view *view, int key, struct err *err);
 /** sheet_view_types() - 1: text is being typed, and every key belongs to it. */
 int sheet_view_types(const struct sheet_view *view);
 int sheet_view_holds(const struct sheet_view *view);
-/** sheet_view_forget() - what comes now is something else: nothing of what was there, nor how it was sorted and searched, counts any more. */
+/**
+ * sheet_view_forget() - what comes now is something else: nothing of what was there, nor how it was
+ * sorted and searched, counts any more.
+ */
 void sheet_view_forget(struct sheet_view *view);
 
 /** struct sheet_frame - what stands around the rows. */
@@ -95,7 +108,10 @@ struct sheet_frame {
 	unsigned past_count;
 };
 void sheet_view_draw(struct sheet_view *view, const struct sheet_frame *frame, struct grid *grid);
-/** sheet_view_path() - the row under the cursor and what it hangs below, a line each; appended to @to. */
+/**
+ * sheet_view_path() - the row under the cursor and what it hangs below, a line each; appended to
+ * @to.
+ */
 void sheet_view_path(const struct sheet_view *view, struct buf *to);
 
 #endif

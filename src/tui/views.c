@@ -36,7 +36,7 @@ struct views {
 	unsigned past_count;
 };
 
-/* ---- what there is -------------------------------------------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------------------- */
 
 static int reach(struct views *v, struct err *err)
 {
@@ -190,7 +190,7 @@ const char *views_why_not(const struct views *v, int screen)
 	}
 }
 
-/* ---- asking ----------------------------------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static void ask_now(struct views *v)
 {
@@ -234,7 +234,9 @@ static int show_answer(struct views *v, const struct asked *asked, struct err *e
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	CLEANUP(sheet_fini) struct sheet sheet = { 0 };
 	struct err why = asked->err;
-	/* what is dear to work out here is asked for less often: one part in twenty of a processor */
+	/*
+	 * what is dear to work out here is asked for less often: one part in twenty of a processor
+	 */
 	int dear = v->what.screen == SCREEN_BALANCE || screen_merges(&v->what);
 	uint64_t pause = v->opt.delay_ns;
 	if (v->what.screen == SCREEN_GROWTH)
@@ -287,7 +289,7 @@ int views_show(struct views *v, enum screen screen, struct err *err)
 	return 0;
 }
 
-/* ---- keys --------------------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static void next_by(struct views *v)
 {
@@ -357,7 +359,7 @@ void views_path(const struct views *v, struct buf *to)
 	sheet_view_path(v->view, to);
 }
 
-/* ---- drawing ------------------------------------------------------------------------------------------------------------------ */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static const char *const help[SCREENS][8] = {
 	[SCREEN_BALANCE] = { "2 balance: each resident byte is on one line, and all lines are RSS",
@@ -425,7 +427,7 @@ void views_draw(struct views *v, const char *title, const char *said, struct gri
 	sheet_view_draw(v->view, &frame, grid);
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct views *views_new(const struct views_opt *opt, struct err *err)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* arch_x86_64.h - what the stepper knows of this machine; wire/unwind.h has what crosses a boundary. */
+/*
+ * arch_x86_64.h - what the stepper knows of this machine; wire/unwind.h has what crosses a
+ * boundary.
+ */
 #ifndef UNWIND_ARCH_X86_64_H
 #define UNWIND_ARCH_X86_64_H
 
@@ -30,7 +33,9 @@ static inline void unwind_pause(void)
 	__builtin_ia32_pause();
 }
 
-/** unwind_mask() - bit i: lane i of 16, four in each of @a to @d, is set. Lanes are all ones or 0. */
+/**
+ * unwind_mask() - bit i: lane i of 16, four in each of @a to @d, is set. Lanes are all ones or 0.
+ */
 typedef int32_t unwind_lanes __attribute__((vector_size(16)));
 static inline uint32_t unwind_mask(unwind_lanes a, unwind_lanes b, unwind_lanes c, unwind_lanes d)
 {

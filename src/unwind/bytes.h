@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* bytes.h - bounded reading of unaligned little-endian data; a cursor that went wrong once stays wrong. */
+/*
+ * bytes.h - bounded reading of unaligned little-endian data; a cursor that went wrong once stays
+ * wrong.
+ */
 #ifndef UNWIND_BYTES_H
 #define UNWIND_BYTES_H
 

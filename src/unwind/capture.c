@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* capture.c - remembered whole stacks, proven by all their saved words; set-up of a thread's memory. */
+/*
+ * capture.c - remembered whole stacks, proven by all their saved words; set-up of a thread's
+ * memory.
+ */
 #include "unwind/capture.h"
 
 #include "unwind/memo.h"
 
-/* All words as they were? Leaves at the first difference: a test fuses with its branch, gathering bits does not. */
+/*
+ * All words as they were? Leaves at the first difference: a test fuses with its branch, gathering
+ * bits does not.
+ */
 static UNWIND_INLINE int words_equal(uint64_t sp, const uint64_t *word, uint32_t count)
 {
 	const uint64_t *end = word + count;
@@ -37,7 +43,9 @@ static UNWIND_INLINE int links_equal(const uint64_t *table, uint64_t at, const u
 	return 1;
 }
 
-/* And where none of them is relative, as in code without frame pointers: half the work for a word. */
+/*
+ * And where none of them is relative, as in code without frame pointers: half the work for a word.
+ */
 static UNWIND_INLINE int link_equal(uint64_t e, uint64_t at)
 {
 	return word_at(at) == (uint64_t)((int64_t)e >> MEMO_OFF_BITS);
@@ -72,7 +80,10 @@ static UNWIND_INLINE int plain_links_equal(const uint64_t *table, uint64_t at, c
 #define WIDE_SHARE 8     /* what is filled with stacks that are not packed */
 #define DEEPEN_MAX 32768 /* frames; below UNWIND_FRAMES_MAX, where a walk ends */
 
-/* What is left after the tables: the last stack's @frames and its words, then the circular area, empty. */
+/*
+ * What is left after the tables: the last stack's @frames and its words, then the circular area,
+ * empty.
+ */
 static void divide_rest(struct unwind_thread *t, uint32_t frames)
 {
 	uint8_t *at = (uint8_t *)(t->repeated + t->repeated_mask + 1);
@@ -149,7 +160,10 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	if (__atomic_exchange_n(&t->doubt, 0, __ATOMIC_ACQ_REL))
 		unwind_stack_doubt(t);
 	if (t->busy) {
-		/* a signal handler left: perhaps in the middle of unwind_deepen(), or of a look at the blocks */
+		/*
+		 * a signal handler left: perhaps in the middle of unwind_deepen(), or of a look at
+		 * the blocks
+		 */
 		divide(t);
 		if (t->reading)
 			unwind_leave_blocks(t);
@@ -158,8 +172,8 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 }
 
 /*
- * The stack at @place, if that is the one that @regs stand for; else NULL. One copy of it: the program pushes code out between
- * captures, and several looks may be needed for one.
+ * The stack at @place, if that is the one that @regs stand for; else NULL. One copy of it: the
+ * program pushes code out between captures, and several looks may be needed for one.
  */
 static UNWIND_APART const struct memo *holds(const struct unwind_thread *t, uint32_t place,
 					     const struct unwind_regs *regs)
@@ -249,16 +263,19 @@ static UNWIND_APART uint32_t capture_any(struct unwind_thread *t, const struct u
 	return m->node;
 }
 
-/* Is it another one's turn, after @again times more of a stack that came @run times more the last time? If not now, not soon. */
+/*
+ * Is it another one's turn, after @again times more of a stack that came @run times more the last
+ * time? If not now, not soon.
+ */
 static UNWIND_INLINE int is_turn(uint32_t again, uint32_t run)
 {
 	return again - run <= 1;
 }
 
 /*
- * Programs do again what they did: the stack that came after this one the last time is asked for first. Where different ones
- * came the last two decide. What they say is a guess, which the whole stack has to bear out. One that comes several times in
- * a row is one here, see repeats().
+ * Programs do again what they did: the stack that came after this one the last time is asked for
+ * first. Where different ones came the last two decide. What they say is a guess, which the whole
+ * stack has to bear out. One that comes several times in a row is one here, see repeats().
  */
 void unwind_follows(struct unwind_thread *t, uint32_t place, enum follows how)
 {

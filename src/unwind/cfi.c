@@ -5,7 +5,9 @@
 
 #include "unwind/bytes.h"
 
-/* DW_EH_PE_* pointer encodings, DW_CFA_* operations: Linux Standard Base core, DWARF 5 section 6.4 */
+/*
+ * DW_EH_PE_* pointer encodings, DW_CFA_* operations: Linux Standard Base core, DWARF 5 section 6.4
+ */
 enum {
 	PE_ULEB = 1,
 	PE_U2 = 2,
@@ -56,7 +58,10 @@ static int inside(const struct unwind_image *image, const uint8_t *at)
 	return at >= image->lo && at < image->hi;
 }
 
-/* A pointer in encoding @enc; relative ones count from where they stand or from the header. No indirect ones. */
+/*
+ * A pointer in encoding @enc; relative ones count from where they stand or from the header. No
+ * indirect ones.
+ */
 static uint64_t encoded(const struct unwind_image *image, struct unwind_bytes *b, uint8_t enc)
 {
 	uint64_t base = 0, v;
@@ -128,7 +133,10 @@ static void skip_encoded(struct unwind_bytes *b, uint8_t enc)
 	}
 }
 
-/* Length and bounds of the entry at @at: its body, and where the next one starts (NULL: this is the end). */
+/*
+ * Length and bounds of the entry at @at: its body, and where the next one starts (NULL: this is the
+ * end).
+ */
 static struct unwind_bytes entry(const struct unwind_image *image, const uint8_t *at, int *wide)
 {
 	struct unwind_bytes b = { at, image->hi, !inside(image, at) };
@@ -274,7 +282,10 @@ int unwind_cfi_find(const struct unwind_image *image, uint64_t pc, struct unwind
 	if (count > (uint64_t)(b.end - b.at) / 8)
 		return 0;
 
-	/* last entry that starts at or before pc; entries are (start, FDE), both relative to the header */
+	/*
+	 * last entry that starts at or before pc; entries are (start, FDE), both relative to the
+	 * header
+	 */
 	uint64_t base = (uint64_t)(uintptr_t)image->hdr, lo = 0, n = count;
 	while (n) {
 		uint64_t half = n / 2;
@@ -312,8 +323,9 @@ static int64_t times(int64_t a, int64_t b)
 }
 
 /*
- * Run one program. @loc moves on with advance operations; the run ends before an advance past @pc (then *end_loc is
- * that place). @initial is what "restore" goes back to; NULL while the CIE's own program runs.
+ * Run one program. @loc moves on with advance operations; the run ends before an advance past @pc
+ * (then *end_loc is that place). @initial is what "restore" goes back to; NULL while the CIE's own
+ * program runs.
  */
 static int run(const struct unwind_image *image, const struct unwind_fde *fde, const uint8_t *code,
 	       const uint8_t *end, uint64_t pc, struct unwind_cfi_work *w,
@@ -502,7 +514,9 @@ static int block_is(const uint8_t *at, const uint8_t *hi, const uint8_t *want, u
 	return 1;
 }
 
-/* breg @reg, offset [, deref]: the only shape of one-register expressions. Return 1 and the offset. */
+/*
+ * breg @reg, offset [, deref]: the only shape of one-register expressions. Return 1 and the offset.
+ */
 static int block_breg(const uint8_t *at, const uint8_t *hi, unsigned reg, int deref, int64_t *off)
 {
 	struct unwind_bytes b = unwind_block(at, hi);

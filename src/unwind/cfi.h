@@ -2,9 +2,10 @@
 /*
  * cfi.h - unwind recipes on demand, out of the .eh_frame that is mapped in the process anyway.
  *
- * Freestanding: no libc call, no allocation, little stack (the working state is the caller's). Bytes are read inside
- * [image.lo, image.hi) only, and every loop is bounded by them; addresses are those of this process, so an image has
- * to stand in memory as the loader would have laid it out. No code here reads the stack but through the load callback.
+ * Freestanding: no libc call, no allocation, little stack (the working state is the caller's).
+ * Bytes are read inside [image.lo, image.hi) only, and every loop is bounded by them; addresses are
+ * those of this process, so an image has to stand in memory as the loader would have laid it out.
+ * No code here reads the stack but through the load callback.
  */
 #ifndef UNWIND_CFI_H
 #define UNWIND_CFI_H
@@ -20,10 +21,10 @@
 struct unwind_image {
 	const uint8_t *lo, *hi;
 	const uint8_t *hdr; /* .eh_frame_hdr, or NULL: then eh_frame is enumerated */
-	const uint8_t *
-		eh_frame; /* used where hdr is NULL or has no sorted table; ends by itself or at hi */
-	int debug;        /* it is .debug_frame, which begins at lo; hdr is NULL */
-	uint64_t bias;    /* of .debug_frame: what its addresses lack to be those of this process */
+	/* used where hdr is NULL or has no sorted table; ends by itself or at hi */
+	const uint8_t *eh_frame;
+	int debug;     /* it is .debug_frame, which begins at lo; hdr is NULL */
+	uint64_t bias; /* of .debug_frame: what its addresses lack to be those of this process */
 };
 
 /** One frame description entry with the parts of its CIE that matter. */
@@ -63,7 +64,10 @@ struct unwind_row {
 	uint64_t cfa_reg;
 };
 
-/** Working state of unwind_cfi_row(); some 3 KiB, kept out of the stack because alternate stacks are small. */
+/**
+ * Working state of unwind_cfi_row(); some 3 KiB, kept out of the stack because alternate stacks are
+ * small.
+ */
 struct unwind_cfi_work {
 	struct unwind_row row; /* the result */
 	uint64_t row_lo, row_hi;
@@ -74,28 +78,30 @@ struct unwind_cfi_work {
 };
 
 /**
- * unwind_cfi_find() - the FDE that describes @pc. Return: 1 and @fde, or 0 where there is none or the data is damaged.
- * Cost: a binary search where .eh_frame_hdr has its table, a walk over the whole .eh_frame otherwise.
+ * unwind_cfi_find() - the FDE that describes @pc. Return: 1 and @fde, or 0 where there is none or
+ * the data is damaged. Cost: a binary search where .eh_frame_hdr has its table, a walk over the
+ * whole .eh_frame otherwise.
  */
 int unwind_cfi_find(const struct unwind_image *image, uint64_t pc, struct unwind_fde *fde);
 
 /**
- * unwind_cfi_next() - enumerate: parse the entry at @at. Return: the place of the next entry (NULL at the end or on
- * damage); @fde->hi == 0 where the entry was a CIE or could not be used.
+ * unwind_cfi_next() - enumerate: parse the entry at @at. Return: the place of the next entry (NULL
+ * at the end or on damage); @fde->hi == 0 where the entry was a CIE or could not be used.
  */
 const uint8_t *unwind_cfi_next(const struct unwind_image *image, const uint8_t *at,
 			       struct unwind_fde *fde);
 
 /**
- * unwind_cfi_row() - run the FDE's program up to @pc. Return: 1 and work->row, valid for [row_lo, row_hi); 0 where the
- * program is damaged or uses what is not known here.
+ * unwind_cfi_row() - run the FDE's program up to @pc. Return: 1 and work->row, valid for [row_lo,
+ * row_hi); 0 where the program is damaged or uses what is not known here.
  */
 int unwind_cfi_row(const struct unwind_image *image, const struct unwind_fde *fde, uint64_t pc,
 		   struct unwind_cfi_work *work);
 
 /**
- * unwind_cfi_next_row() - the row behind the one in @work, which unwind_cfi_row() or this left there: a whole function
- * in one pass. Return: as unwind_cfi_row(); 0 too at the function's end (work->row_hi is then fde->hi).
+ * unwind_cfi_next_row() - the row behind the one in @work, which unwind_cfi_row() or this left
+ * there: a whole function in one pass. Return: as unwind_cfi_row(); 0 too at the function's end
+ * (work->row_hi is then fde->hi).
  */
 int unwind_cfi_next_row(const struct unwind_image *image, const struct unwind_fde *fde,
 			struct unwind_cfi_work *work);
@@ -104,7 +110,9 @@ int unwind_cfi_next_row(const struct unwind_image *image, const struct unwind_fd
 uint64_t unwind_cfi_rule(const struct unwind_fde *fde, const struct unwind_row *row,
 			 const uint8_t *hi);
 
-/** All registers, for frames that no recipe word can express. Bit n of @known: reg[n] holds a value. */
+/**
+ * All registers, for frames that no recipe word can express. Bit n of @known: reg[n] holds a value.
+ */
 struct unwind_full {
 	uint64_t reg[UNWIND_REGS];
 	uint32_t known;
@@ -113,9 +121,10 @@ struct unwind_full {
 typedef int (*unwind_load_fn)(void *ctx, uint64_t addr, uint64_t *out);
 
 /**
- * unwind_full_step() - from a frame to its caller by a row's full rules; reg[16] is the ip in step.h's convention.
- * Return: UNWIND_GO_ON of step.h (-1), or an enum wire_stop. Registers that the row does not speak of stay as they
- * are if callee-saved and become unknown if not. Expressions: at most 256 operations, 32 values.
+ * unwind_full_step() - from a frame to its caller by a row's full rules; reg[16] is the ip in
+ * step.h's convention. Return: UNWIND_GO_ON of step.h (-1), or an enum wire_stop. Registers that
+ * the row does not speak of stay as they are if callee-saved and become unknown if not.
+ * Expressions: at most 256 operations, 32 values.
  */
 int unwind_full_step(const struct unwind_fde *fde, const struct unwind_row *row, const uint8_t *hi,
 		     struct unwind_full *full, unwind_load_fn load, void *ctx);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* cfi_eval.c - full evaluation of a row: DWARF expressions and all registers, for the few frames that need it. */
+/*
+ * cfi_eval.c - full evaluation of a row: DWARF expressions and all registers, for the few frames
+ * that need it.
+ */
 #include <stddef.h>
 
 #include "unwind/bytes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epilogue.h - what machine code says of its own frame, for code that brings no recipes: where the code behind a call leaves it.
- * Pure functions of bytes; freestanding.
+ * epilogue.h - what machine code says of its own frame, for code that brings no recipes: where the
+ * code behind a call leaves it. Pure functions of bytes; freestanding.
  */
 #ifndef UNWIND_EPILOGUE_H
 #define UNWIND_EPILOGUE_H
@@ -24,8 +24,9 @@ struct unwind_epilogue {
 };
 
 /**
- * unwind_epilogue() - read the @bytes of code at @code, where a call returns to. Nothing but what gives back the stack and
- * the registers may stand before the return: no jump, no call, nothing that is not known. Return 0, or -1: @out is as it was.
+ * unwind_epilogue() - read the @bytes of code at @code, where a call returns to. Nothing but what
+ * gives back the stack and the registers may stand before the return: no jump, no call, nothing
+ * that is not known. Return 0, or -1: @out is as it was.
  */
 int unwind_epilogue(const uint8_t *code, uint32_t bytes, struct unwind_epilogue *out);
 

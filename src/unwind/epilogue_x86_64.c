@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epilogue_x86_64.c - the few instructions that functions end with: the stack pointer goes up, registers are loaded from the
- * stack or popped, return. Encodings: Intel's manual, volume 2.
+ * epilogue_x86_64.c - the few instructions that functions end with: the stack pointer goes up,
+ * registers are loaded from the stack or popped, return. Encodings: Intel's manual, volume 2.
  */
 #include "unwind/bytes.h"
 #include "unwind/epilogue.h"
@@ -27,7 +27,9 @@ static void saved(struct reading *r, unsigned rex, unsigned reg, int64_t at)
 		r->code.bad = 1;
 }
 
-/* A register and a place on the stack: [rsp], [rsp + 8 bits], [rsp + 32 bits]. Return the register. */
+/*
+ * A register and a place on the stack: [rsp], [rsp + 8 bits], [rsp + 32 bits]. Return the register.
+ */
 static unsigned stack_operand(struct reading *r, int64_t *at)
 {
 	unsigned modrm = (unsigned)unwind_u8(&r->code), sib = (unsigned)unwind_u8(&r->code);

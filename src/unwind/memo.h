@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* memo.h - where remembered stacks are found: shared by those who look (capture.c) and who remembers (remember.c). */
+/*
+ * memo.h - where remembered stacks are found: shared by those who look (capture.c) and who
+ * remembers (remember.c).
+ */
 #ifndef UNWIND_MEMO_H
 #define UNWIND_MEMO_H
 
 #include "unwind/state.h"
 
 /*
- * The two places where the root of (ip, sp) may stand: one in a page that it shares with its neighbours on the stack, which
- * are asked for at about the same time, the other anywhere.
+ * The two places where the root of (ip, sp) may stand: one in a page that it shares with its
+ * neighbours on the stack, which are asked for at about the same time, the other anywhere.
  */
 struct root_places {
 	struct memo_root *first, *second;
@@ -29,8 +32,9 @@ static UNWIND_INLINE int root_is(const struct unwind_thread *t, const struct mem
 }
 
 /*
- * The word that tells which way to go on at a fork. Where a stack does not hang on it (a saved rbp that no frame further out
- * needs, or the register itself) anything may stand there: those have one way in common, which is tried last.
+ * The word that tells which way to go on at a fork. Where a stack does not hang on it (a saved rbp
+ * that no frame further out needs, or the register itself) anything may stand there: those have one
+ * way in common, which is tried last.
  */
 #define FORK_NONE 1u
 
@@ -84,7 +88,10 @@ static UNWIND_INLINE struct memo_child *child_of(const struct unwind_thread *t, 
 	return c ? c : child_in(t, p.second, p.tag, p.way);
 }
 
-/* (ip, sp) as the table of repeated stacks knows it: the low bits name the entry, 32 above the lowest twelve stand in it. */
+/*
+ * (ip, sp) as the table of repeated stacks knows it: the low bits name the entry, 32 above the
+ * lowest twelve stand in it.
+ */
 static UNWIND_INLINE uint64_t call_of(uint64_t ip, uint64_t sp)
 {
 	return ip ^ sp >> 4;

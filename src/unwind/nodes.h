@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * nodes.h - the shared prefix tree of wire/heap.h: from (pc, parent) to a node number, without a lock.
+ * nodes.h - the shared prefix tree of wire/heap.h: from (pc, parent) to a node number, without a
+ * lock.
  *
- * The index has lines of 16 entries (a cache line), one for eight places of the table of nodes: there stand the entries of
- * these nodes' children, or where the hash of (pc, parent) says once the line is full. A path is numbered from the
- * outermost frame on, so that what is new has numbers in a row and its entries in one line or two; what was numbered together
- * is mostly asked for together, and what a large tree costs is the pages and lines that a look-up touches. The bits of an entry
- * that no node's number needs hold as many of the hash, so that other nodes are seldom looked at: 13 bits with the default
- * budget.
+ * The index has lines of 16 entries (a cache line), one for eight places of the table of nodes:
+ * there stand the entries of these nodes' children, or where the hash of (pc, parent) says once the
+ * line is full. A path is numbered from the outermost frame on, so that what is new has numbers in
+ * a row and its entries in one line or two; what was numbered together is mostly asked for
+ * together, and what a large tree costs is the pages and lines that a look-up touches. The bits of
+ * an entry that no node's number needs hold as many of the hash, so that other nodes are seldom
+ * looked at: 13 bits with the default budget.
  *
- * A table that is full is used again from its first place on (wire/heap.h): an entry may then name a place where another
- * node stands, which a look at that place tells, and a new entry takes the place of the oldest one in its line. A path that
- * nothing leads to any more gets other numbers; the recorder knows it again.
+ * A table that is full is used again from its first place on (wire/heap.h): an entry may then name
+ * a place where another node stands, which a look at that place tells, and a new entry takes the
+ * place of the oldest one in its line. A path that nothing leads to any more gets other numbers;
+ * the recorder knows it again.
  */
 #ifndef UNWIND_NODES_H
 #define UNWIND_NODES_H
@@ -54,7 +57,10 @@ static inline void unwind_nodes_init(struct unwind_nodes *nodes, void *base)
 	nodes->copier = &h->recorder_pid;
 }
 
-/** @gen: as in the node. Where it goes in, it changes all bits that are taken from the hash, and few pcs differ. */
+/**
+ * @gen: as in the node. Where it goes in, it changes all bits that are taken from the hash, and few
+ * pcs differ.
+ */
 static inline uint64_t unwind_node_hash(uint32_t parent, uint64_t pc, uint32_t gen)
 {
 	uint64_t h = (pc ^ (uint64_t)parent << 32 ^ (uint64_t)gen << 24) * 0xd6e8feb86659fd93ULL;
@@ -72,7 +78,10 @@ static inline uint32_t unwind_node_tag(const struct unwind_nodes *nodes, uint64_
 	return (uint32_t)(hash >> 32) << nodes->tag_shift;
 }
 
-/* Where to go on after @tried lines that were full: in another page each time, as neighbours fill up together. */
+/*
+ * Where to go on after @tried lines that were full: in another page each time, as neighbours fill
+ * up together.
+ */
 static inline uint32_t unwind_node_next_line(const struct unwind_nodes *nodes, uint64_t hash,
 					     uint32_t tried)
 {
@@ -98,8 +107,8 @@ static inline uint32_t unwind_node_at(const struct unwind_nodes *nodes, uint32_t
 }
 
 /*
- * Write node @number. Return: 0 where the recorder has given it up, because it was not written for so long that nobody seemed
- * to be about to, and its place is another node's by now.
+ * Write node @number. Return: 0 where the recorder has given it up, because it was not written for
+ * so long that nobody seemed to be about to, and its place is another node's by now.
  */
 static inline int unwind_node_put(const struct unwind_nodes *nodes, uint32_t number, uint64_t pc,
 				  uint32_t parent, uint32_t gen)
@@ -118,12 +127,17 @@ static inline int unwind_node_put(const struct unwind_nodes *nodes, uint32_t num
 	return 1;
 }
 
-/* Numbers that a walk has taken for its new nodes. Each will be written: the recorder waits for it. */
+/*
+ * Numbers that a walk has taken for its new nodes. Each will be written: the recorder waits for it.
+ */
 struct unwind_nodes_taken {
 	uint32_t next, end;
 };
 
-/** unwind_node_return() - numbers that were taken for nodes which other threads made meanwhile: nobody will ask for them. */
+/**
+ * unwind_node_return() - numbers that were taken for nodes which other threads made meanwhile:
+ * nobody will ask for them.
+ */
 static inline void unwind_node_return(struct unwind_nodes *nodes, struct unwind_nodes_taken *taken)
 {
 	while (taken->next != taken->end)
@@ -131,8 +145,8 @@ static inline void unwind_node_return(struct unwind_nodes *nodes, struct unwind_
 }
 
 /*
- * A number for a new node below @parent, above which it has to be: the next one that was taken, else one of up to 1 + @more
- * that are taken now. 0: there is none left.
+ * A number for a new node below @parent, above which it has to be: the next one that was taken,
+ * else one of up to 1 + @more that are taken now. 0: there is none left.
  */
 static inline UNWIND_HOT uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t parent,
 						      uint32_t more,
@@ -168,7 +182,10 @@ static inline UNWIND_HOT uint32_t unwind_node_reserve(struct unwind_nodes *nodes
 	}
 }
 
-/** unwind_node_expect() - children of @parent will be asked for soon: bring the line of their entries. */
+/**
+ * unwind_node_expect() - children of @parent will be asked for soon: bring the line of their
+ * entries.
+ */
 static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint32_t parent)
 {
 	__builtin_prefetch(nodes->index +
@@ -176,8 +193,9 @@ static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint32_t
 }
 
 /**
- * unwind_node_expect_new() - some nodes will be made soon: bring their places and the lines of their children. Writing them
- * takes a locked instruction each, which waits for all that was written before.
+ * unwind_node_expect_new() - some nodes will be made soon: bring their places and the lines of
+ * their children. Writing them takes a locked instruction each, which waits for all that was
+ * written before.
  */
 static inline void unwind_node_expect_new(const struct unwind_nodes *nodes)
 {
@@ -190,7 +208,10 @@ static inline void unwind_node_expect_new(const struct unwind_nodes *nodes)
 	unwind_node_expect(nodes, first + some);
 }
 
-/* A line as it is now, in one look. Entries come in from its first place on; none is ever empty again. */
+/*
+ * A line as it is now, in one look. Entries come in from its first place on; none is ever empty
+ * again.
+ */
 typedef uint32_t unwind_nodes_four __attribute__((vector_size(16)));
 struct unwind_nodes_line {
 	uint32_t *slots;
@@ -220,8 +241,8 @@ static inline uint32_t unwind_nodes_match(const struct unwind_nodes_line *line, 
 }
 
 /*
- * The node's place by the first entry among @match, which is taken out; 0: none is left. Which are free matches a tag of
- * 0, and a place is an index.
+ * The node's place by the first entry among @match, which is taken out; 0: none is left. Which are
+ * free matches a tag of 0, and a place is an index.
  */
 static inline uint32_t unwind_nodes_next(const struct unwind_nodes *nodes,
 					 const struct unwind_nodes_line *line, uint32_t *match)
@@ -237,7 +258,10 @@ static inline uint32_t unwind_nodes_next(const struct unwind_nodes *nodes,
 	return 0;
 }
 
-/* Let @entry, of node @number, take the place of the oldest one of a full line; where others do so too it stays out. */
+/*
+ * Let @entry, of node @number, take the place of the oldest one of a full line; where others do so
+ * too it stays out.
+ */
 static inline void unwind_nodes_replace(const struct unwind_nodes *nodes, uint32_t line,
 					uint32_t entry, uint32_t number)
 {
@@ -246,7 +270,10 @@ static inline void unwind_nodes_replace(const struct unwind_nodes *nodes, uint32
 
 	for (unsigned i = 0; i < UNWIND_NODES_LINE; i++) {
 		uint32_t at = __atomic_load_n(&slots[i], __ATOMIC_RELAXED);
-		/* what is left of an earlier lap looks younger than it is, until its place comes round */
+		/*
+		 * what is left of an earlier lap looks younger than it is, until its place comes
+		 * round
+		 */
 		if (((number - at) & nodes->place_mask) >= age) {
 			age = (number - at) & nodes->place_mask;
 			oldest = i;
@@ -258,10 +285,10 @@ static inline void unwind_nodes_replace(const struct unwind_nodes *nodes, uint32
 }
 
 /**
- * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @taken: what the walk has taken so far,
- * empty at first; where it has none left it takes one number and up to @more, as many as nodes are to follow below this one.
- * unwind_node_return() ends the walk.
- * Any thread; lock-free. Return: the number, UNWIND_NODE_NONE where the table or the index is full.
+ * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @taken: what the
+ * walk has taken so far, empty at first; where it has none left it takes one number and up to
+ * @more, as many as nodes are to follow below this one. unwind_node_return() ends the walk. Any
+ * thread; lock-free. Return: the number, UNWIND_NODE_NONE where the table or the index is full.
  */
 static inline UNWIND_HOT uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t pc,
 						  uint32_t parent, uint32_t gen, uint32_t more,
@@ -296,7 +323,10 @@ static inline UNWIND_HOT uint32_t unwind_node_get(struct unwind_nodes *nodes, ui
 			if (!mine || !unwind_node_put(nodes, mine, pc, parent, gen))
 				return UNWIND_NODE_NONE;
 		}
-		/* release: the node is complete before its place can be found. Taken meanwhile? Look again. */
+		/*
+		 * release: the node is complete before its place can be found. Taken meanwhile?
+		 * Look again.
+		 */
 		if (__atomic_compare_exchange_n(&line.slots[__builtin_ctz(room)], &none,
 						tag | (mine & nodes->place_mask), 0,
 						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* process.c - what all threads share: where recipes come from, and the blocks that the program announced. */
+/*
+ * process.c - what all threads share: where recipes come from, and the blocks that the program
+ * announced.
+ */
 #include "unwind/bytes.h"
 #include "unwind/call_x86_64.h"
 #include "unwind/epilogue.h"
@@ -36,7 +39,10 @@ void unwind_process_stacks_changed(struct unwind_process *process)
 	__atomic_fetch_add(&process->epoch, 1, __ATOMIC_RELEASE);
 }
 
-/* The bounds only move outwards: whatever mixture of old and new ones a thread reads, it holds what it has to. */
+/*
+ * The bounds only move outwards: whatever mixture of old and new ones a thread reads, it holds what
+ * it has to.
+ */
 void unwind_process_reused(struct unwind_process *process, uint64_t lo, uint64_t hi)
 {
 	if (!process->reused_hi || lo < process->reused_lo)
@@ -150,8 +156,8 @@ void unwind_deregister_frame(struct unwind_process *p, const void *begin)
 						 __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 			continue;
 		/*
-		 * The memory goes away when this returns: wait for look-ups under way. They are short; the bound is
-		 * for a look-up that this very thread interrupted.
+		 * The memory goes away when this returns: wait for look-ups under way. They are
+		 * short; the bound is for a look-up that this very thread interrupted.
 		 */
 		for (unsigned spin = 0;
 		     __atomic_load_n(&p->block_readers, __ATOMIC_SEQ_CST) && spin < 1u << 20;
@@ -163,7 +169,10 @@ void unwind_deregister_frame(struct unwind_process *p, const void *begin)
 	}
 }
 
-/* In this order: a handler that jumps out between the two makes others wait for longer, never for less. */
+/*
+ * In this order: a handler that jumps out between the two makes others wait for longer, never for
+ * less.
+ */
 void unwind_read_blocks(struct unwind_thread *t)
 {
 	__atomic_fetch_add(&t->process->block_readers, 1, __ATOMIC_SEQ_CST);
@@ -194,7 +203,10 @@ static int find_block(struct unwind_process *p, uint64_t pc, struct unwind_image
 	return 0;
 }
 
-/* .eh_frame stands behind its header with GNU ld, before it with others: the bounds are the segment's. */
+/*
+ * .eh_frame stands behind its header with GNU ld, before it with others: the bounds are the
+ * segment's.
+ */
 static void module_image(const struct unwind_module *m, struct unwind_image *image)
 {
 	*image = (struct unwind_image){ (const uint8_t *)(uintptr_t)m->readable_lo,
@@ -202,7 +214,10 @@ static void module_image(const struct unwind_module *m, struct unwind_image *ima
 					NULL };
 }
 
-/* The entry for @pc: by the header, or by what the file's sections tell of, which the module is asked for then. */
+/*
+ * The entry for @pc: by the header, or by what the file's sections tell of, which the module is
+ * asked for then.
+ */
 static int find_in_module(struct unwind_process *p, uint64_t pc, struct unwind_module *m,
 			  struct unwind_image *image, struct unwind_fde *fde)
 {
@@ -244,8 +259,9 @@ static int is_sigreturn(struct unwind_process *p, uint64_t at)
 }
 
 /*
- * The recipe of code without entries, from its own bytes: where a call returns to and nothing follows but the way out (assembly
- * between languages: Go's crosscall2, whose rbp is no frame pointer that anything but its own return knows of).
+ * The recipe of code without entries, from its own bytes: where a call returns to and nothing
+ * follows but the way out (assembly between languages: Go's crosscall2, whose rbp is no frame
+ * pointer that anything but its own return knows of).
  */
 static uint64_t code_rule(struct unwind_process *p, uint64_t ip)
 {
@@ -303,8 +319,9 @@ uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable)
 	if (find_in_module(p, pc, module, image, fde))
 		return row_rule(t, image, fde, pc);
 	/*
-	 * A return address that is the first byte of a function was put there by hand: the function is entered
-	 * by return (__start_context of makecontext). Nothing called it, so it is the outermost frame.
+	 * A return address that is the first byte of a function was put there by hand: the function
+	 * is entered by return (__start_context of makecontext). Nothing called it, so it is the
+	 * outermost frame.
 	 */
 	if (module->eh_frame_hdr) {
 		module_image(module, image);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* remember.c - the stack that was just walked is put where it will be found, and compared, without a walk. */
+/*
+ * remember.c - the stack that was just walked is put where it will be found, and compared, without
+ * a walk.
+ */
 #include "unwind/memo.h"
 
 /*
- * Where more stacks come in turn than there is room for, each is gone when it comes again. Then the next time round only one in
- * some goes in, so that most of what is there stays: a part of them is found, and the others cost no more than their walk.
+ * Where more stacks come in turn than there is room for, each is gone when it comes again. Then the
+ * next time round only one in some goes in, so that most of what is there stays: a part of them is
+ * found, and the others cost no more than their walk.
  */
 #define SPARSE_SHARE 8 /* one in so many */
 #define FOUND_SHARE 4  /* so few of those that went in were found */
@@ -51,8 +55,8 @@ static uint64_t wide_bytes(uint64_t words)
 #define WORDS_UNFIT UINT32_MAX
 
 /*
- * Write the last stack's words [@from, @to) with distances from @sp, padded to a multiple of 4 by repeating the last one.
- * Return how many; WORDS_UNFIT: they cannot be kept so.
+ * Write the last stack's words [@from, @to) with distances from @sp, padded to a multiple of 4 by
+ * repeating the last one. Return how many; WORDS_UNFIT: they cannot be kept so.
  */
 static UNWIND_HOT uint32_t words_put(const struct unwind_thread *t, uint64_t sp, uint32_t from,
 				     uint32_t to, uint64_t *word)
@@ -94,8 +98,8 @@ static uint32_t link_place(struct unwind_thread *t, uint64_t link)
 }
 
 /*
- * Write the last stack's words [@from, @to) packed. Return 1, in *@top what their steps count from and in *@more
- * what kinds there are; 0: they cannot be kept so.
+ * Write the last stack's words [@from, @to) packed. Return 1, in *@top what their steps count from
+ * and in *@more what kinds there are; 0: they cannot be kept so.
  */
 static UNWIND_HOT int links_put(struct unwind_thread *t, uint64_t sp, uint32_t from, uint32_t to,
 				uint16_t *link, uint32_t *top, uint16_t *more)
@@ -130,14 +134,18 @@ static UNWIND_HOT int links_put(struct unwind_thread *t, uint64_t sp, uint32_t f
 	return 1;
 }
 
-/* Fewer words than these are not worth sharing; so many remain with each stack, as the next one differs there. */
+/*
+ * Fewer words than these are not worth sharing; so many remain with each stack, as the next one
+ * differs there.
+ */
 #define OUTER_MIN 16
 #define OUTER_REST 16
 #define OUTER_REST_MAX 64
 
 /*
- * Let what the last stack has in common with others stand in the area: of the @joined frames that it has in common with
- * the one before, and all words before @near, whatever they are. Return how many of its words stand there; 0: none.
+ * Let what the last stack has in common with others stand in the area: of the @joined frames that
+ * it has in common with the one before, and all words before @near, whatever they are. Return how
+ * many of its words stand there; 0: none.
  */
 static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t joined, uint32_t near)
 {
@@ -180,8 +188,8 @@ static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t jo
 }
 
 /*
- * How many of the last stack's outermost words lie too far from @sp to be kept by their distance, beyond a frame of half a
- * megabyte: their distances have to count from somewhere else.
+ * How many of the last stack's outermost words lie too far from @sp to be kept by their distance,
+ * beyond a frame of half a megabyte: their distances have to count from somewhere else.
  */
 static uint32_t far_words(const struct unwind_thread *t, uint64_t sp, uint32_t words)
 {
@@ -193,7 +201,10 @@ static uint32_t far_words(const struct unwind_thread *t, uint64_t sp, uint32_t w
 	return far;
 }
 
-/* Where the stack at hand and a remembered one differ first: the fork, and the word that the other has there. */
+/*
+ * Where the stack at hand and a remembered one differ first: the fork, and the word that the other
+ * has there.
+ */
 struct difference {
 	uint64_t addr;
 	uint64_t word;
@@ -224,8 +235,9 @@ static void links_differ(const uint64_t *table, uint64_t at, const uint16_t *lin
 }
 
 /*
- * All of @m's words up to the difference are the same as ours, and those further out are slots of a stack that ended at our sp:
- * they can be read. Return the fork, 0: none, or too far out; *@equal: there is no difference.
+ * All of @m's words up to the difference are the same as ours, and those further out are slots of a
+ * stack that ended at our sp: they can be read. Return the fork, 0: none, or too far out; *@equal:
+ * there is no difference.
  */
 static uint32_t first_difference(struct unwind_thread *t, const struct unwind_regs *regs,
 				 const struct memo *m, int needs_bp, uint64_t *word, int *equal)
@@ -256,7 +268,10 @@ static uint32_t first_difference(struct unwind_thread *t, const struct unwind_re
 	return (uint32_t)distance + 1;
 }
 
-/* Let fork @id lead to @ref for @word: in its own way if that is free or its own, else in a dead one, else in the oldest. */
+/*
+ * Let fork @id lead to @ref for @word: in its own way if that is free or its own, else in a dead
+ * one, else in the oldest.
+ */
 static void child_put(struct unwind_thread *t, uint32_t id, uint64_t word, struct memo_ref ref)
 {
 	struct child_place p = child_place(t, id, word);
@@ -351,7 +366,10 @@ static void tree_add(struct unwind_thread *t, struct memo_root *root,
 	child_put(t, id, way_of(t, regs, fork, needs_bp), leaf);
 }
 
-/* The root of @regs, and whether it is a @fresh one: in either place the one whose stacks are all forgotten, or older. */
+/*
+ * The root of @regs, and whether it is a @fresh one: in either place the one whose stacks are all
+ * forgotten, or older.
+ */
 static struct memo_root *take_root(struct unwind_thread *t, const struct unwind_regs *regs,
 				   int *fresh)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * rule.h - one frame's recipe as a 64-bit word: taking it apart and putting it together. Layout: wire/unwind.h.
- * Freestanding; also compiled for BPF: no loops, no tables, no stack.
+ * rule.h - one frame's recipe as a 64-bit word: taking it apart and putting it together. Layout:
+ * wire/unwind.h. Freestanding; also compiled for BPF: no loops, no tables, no stack.
  */
 #ifndef UNWIND_RULE_H
 #define UNWIND_RULE_H
@@ -32,7 +32,10 @@ static UNWIND_INLINE int64_t unwind_rule_bp(uint64_t rule)
 	return ((int64_t)(rule << 36) >> 52) * 8;
 }
 
-/** Where the caller's rbx is, in bytes from the CFA (DRAP: from rbp); 0 = unchanged, LOST * 8 = unknown. */
+/**
+ * Where the caller's rbx is, in bytes from the CFA (DRAP: from rbp); 0 = unchanged, LOST * 8 =
+ * unknown.
+ */
 static UNWIND_INLINE int64_t unwind_rule_bx(uint64_t rule)
 {
 	return ((int64_t)(rule << 24) >> 52) * 8;
@@ -45,7 +48,10 @@ static UNWIND_INLINE int unwind_rule_has_cfa(int64_t bytes)
 	       bytes / 8 <= WIRE_RULE_CFA_MAX;
 }
 
-/** unwind_rule_make() - offsets in units of 8 bytes, within the ranges of wire/unwind.h (the caller checks). */
+/**
+ * unwind_rule_make() - offsets in units of 8 bytes, within the ranges of wire/unwind.h (the caller
+ * checks).
+ */
 static UNWIND_INLINE uint64_t unwind_rule_make(uint32_t kind, int32_t cfa, int32_t bp, int32_t bx)
 {
 	return (uint64_t)(kind & 15) | (uint64_t)((uint32_t)bp & 0xfff) << 16 |

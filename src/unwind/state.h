@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* state.h - what capture.c, walk.c and process.c keep between calls; nobody outside of the room includes it. */
+/*
+ * state.h - what capture.c, walk.c and process.c keep between calls; nobody outside of the room
+ * includes it.
+ */
 #ifndef UNWIND_STATE_H
 #define UNWIND_STATE_H
 
@@ -22,7 +25,10 @@ enum {
 	RULE_GUESS = 12 /* a frame that was stepped by its frame pointer; in frame records only */
 };
 
-/* A recipe in the thread's cache: bits 4..15 of the word, unused otherwise, name the entry that came next last time. */
+/*
+ * A recipe in the thread's cache: bits 4..15 of the word, unused otherwise, name the entry that
+ * came next last time.
+ */
 struct cached_rule {
 	uint64_t ip, rule;
 };
@@ -57,7 +63,10 @@ struct unwind_process {
 	_Alignas(4096) struct shared_rule shared[1u << UNWIND_SHARED_BITS];
 };
 
-/* One frame of the last stack, from the outermost on. While a walk is under way fresh frames wait at the array's end. */
+/*
+ * One frame of the last stack, from the outermost on. While a walk is under way fresh frames wait
+ * at the array's end.
+ */
 struct last_frame {
 	uint64_t ip, sp, bp;
 	uint64_t rule; /* waiting: the recipe that led on */
@@ -70,36 +79,42 @@ struct last_frame {
 #define FRAME_WORDS ((1u << 28) - 1)
 
 /*
- * A saved word as the memo keeps it: value << 16 | (address - sp) / 8. What does not fit (a word 512 KiB out, a value
- * that is no user address) keeps the stack out of the memo. One load for both halves: loads are what a compare costs.
+ * A saved word as the memo keeps it: value << 16 | (address - sp) / 8. What does not fit (a word
+ * 512 KiB out, a value that is no user address) keeps the stack out of the memo. One load for both
+ * halves: loads are what a compare costs.
  */
 #define MEMO_OFF_BITS 16
 
 /*
- * A saved word of a stack whose words are packed: value << 16 | how much further in than the word before it stands | whether the
- * value is meant from the word's own address (a saved rbp). A program has hardly more of them than return addresses, so each
- * stands once, and a stack names its words by 16 bits each.
+ * A saved word of a stack whose words are packed: value << 16 | how much further in than the word
+ * before it stands | whether the value is meant from the word's own address (a saved rbp). A
+ * program has hardly more of them than return addresses, so each stands once, and a stack names its
+ * words by 16 bits each.
  */
 #define LINK_STEP 0xfff8u
 #define LINK_RELATIVE 1u
 
 /*
- * Where something begins in the circular area that holds what is remembered: a running number of 8 byte units, so that it
- * tells by itself whether it has been written over. All of them are forgotten before they would begin anew.
+ * Where something begins in the circular area that holds what is remembered: a running number of 8
+ * byte units, so that it tells by itself whether it has been written over. All of them are
+ * forgotten before they would begin anew.
  */
 #define AREA_UNIT 8u
 #define AREA_NONE 0u /* older than everything */
 #define AREA_END_MAX (3u << 30)
 
 /*
- * Below an (ip, sp) the stacks that ended there form a tree. A fork stands where two of them first differ, seen from the innermost
- * frame: up to there all stacks below it are the same, so its word is a slot of each, whatever their frames' sizes further
- * out. What lies between forks is not looked at on the way; the stack found at the end is compared as a whole. Nothing
- * that stands here is a claim: what is wrong, or gone, leads to a walk.
+ * Below an (ip, sp) the stacks that ended there form a tree. A fork stands where two of them first
+ * differ, seen from the innermost frame: up to there all stacks below it are the same, so its word
+ * is a slot of each, whatever their frames' sizes further out. What lies between forks is not
+ * looked at on the way; the stack found at the end is compared as a whole. Nothing that stands here
+ * is a claim: what is wrong, or gone, leads to a walk.
  */
 struct memo_ref {
-	uint32_t
-		rep; /* the youngest stack below; the stack itself where there is no fork. Dead: so is all below */
+	/*
+	 * the youngest stack below; the stack itself where there is no fork. Dead: so is all below
+	 */
+	uint32_t rep;
 	uint32_t id;    /* of the fork, in the table of children; hardly ever used twice */
 	uint16_t fork;  /* 0: none; FORK_BP; else 1 + the distance of its word from sp, in words */
 	uint16_t reach; /* in roots: how far out the slots go of the stacks that were met */
@@ -116,8 +131,8 @@ struct memo_root {
 };
 
 /*
- * What follows a fork for one word. Its first line is named by the fork alone, so that the children of one stand together;
- * where there is no room a second one is named by the word too.
+ * What follows a fork for one word. Its first line is named by the fork alone, so that the children
+ * of one stand together; where there is no room a second one is named by the word too.
  */
 struct memo_child {
 	uint32_t tag;
@@ -134,19 +149,21 @@ struct memo_after {
 };
 
 /*
- * The words of outer frames that stacks of one time have in common stand in the circular area once, in front of the
- * first stack that names them: what calls a program deep inside of itself is most of the words, and hardly changes.
+ * The words of outer frames that stacks of one time have in common stand in the circular area once,
+ * in front of the first stack that names them: what calls a program deep inside of itself is most
+ * of the words, and hardly changes.
  */
 struct memo_outer {
 	uint64_t sp; /* their distances count from here */
 	uint32_t count;
-	uint32_t
-		next; /* AREA_NONE, or where those further out are, whose distances count from somewhere else */
+	/* AREA_NONE, or where those further out are, whose distances count from somewhere else */
+	uint32_t next;
 	uint64_t word[];
 };
 
 /*
- * One remembered stack in the circular area, its words outermost first: as 8 byte words, padded to a multiple of 4, or packed.
+ * One remembered stack in the circular area, its words outermost first: as 8 byte words, padded to
+ * a multiple of 4, or packed.
  */
 struct memo {
 	uint64_t head; /* ip << 16 | number of words | flags */
@@ -163,7 +180,10 @@ struct memo {
 #define MEMO_WORDS 0x3fffu
 #define MEMO_PACKED 0x4000u
 #define MEMO_NEEDS_BP 0x8000u
-/* In @more: more than one stack has come after it; some of its links are relative; it has answered after others came. */
+/*
+ * In @more: more than one stack has come after it; some of its links are relative; it has answered
+ * after others came.
+ */
 #define MEMO_MANY 1u
 #define MEMO_RELATIVE 2u
 #define MEMO_FOUND 4u
@@ -184,14 +204,16 @@ struct unwind_thread {
 	uint32_t area_units;
 	uint32_t repeated_mask;
 	/*
-	 * The stack that gave the last two answers at one (ip, sp), or the first one there: 32 bits of the two << 32 | place. Its
-	 * words are compared at once, without asking which of the stacks that end there it could be. Most calls repeat; where
-	 * it turns out to be another one, the place has to earn this again.
+	 * The stack that gave the last two answers at one (ip, sp), or the first one there: 32 bits
+	 * of the two << 32 | place. Its words are compared at once, without asking which of the
+	 * stacks that end there it could be. Most calls repeat; where it turns out to be another
+	 * one, the place has to earn this again.
 	 */
 	uint64_t *repeated;
 	/*
-	 * What came after the last stack the last time, and the last one itself, in the order that is likelier; the last two, and
-	 * how often the last one came again; of the last 32 guesses which were right.
+	 * What came after the last stack the last time, and the last one itself, in the order that
+	 * is likelier; the last two, and how often the last one came again; of the last 32 guesses
+	 * which were right.
 	 */
 	uint32_t expected, other, before, before2, again, history;
 	struct memo_root *root;
@@ -205,19 +227,22 @@ struct unwind_thread {
 	uint32_t link_full;     /* words that found no place since the table was cleared */
 	uint32_t link_patience; /* so many, and it is cleared */
 	uint32_t forks;         /* the number given last */
-	uint32_t
-		wide_end; /* stacks that begin before this are not packed: those are compared faster */
+	/* stacks that begin before this are not packed: those are compared faster */
+	uint32_t wide_end;
 	uint32_t epoch;    /* number of forgettings */
 	uint32_t area_end; /* where the next one will begin */
-	/* of this time round the area: stacks that went in, those that were found there; is it one that takes few? */
+	/*
+	 * of this time round the area: stacks that went in, those that were found there; is it one
+	 * that takes few?
+	 */
 	uint32_t taken, found, sparse;
-	uint64_t
-		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
+	/* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
+	uint64_t base;
 	uint64_t stack_lo, stack_hi;
 	uint64_t used_lo;  /* the innermost place of it where code ran; stack_hi: none yet */
 	uint64_t trust_hi; /* from used_lo up to here all of it can be read */
-	uint64_t
-		checked_hi; /* and up to here it was asked for just now; UINT64_MAX: it need not be */
+	/* and up to here it was asked for just now; UINT64_MAX: it need not be */
+	uint64_t checked_hi;
 	uint64_t words_hi; /* below it lie all words that are remembered */
 	uint32_t doubt;    /* what could be read has changed; set by any thread */
 	uint32_t careful;  /* it has happened before: pages are asked for as the stack grows */
@@ -243,9 +268,13 @@ struct unwind_thread {
 	uint64_t bytes;
 	struct unwind_stats stats;
 	uint64_t called
-		[UNWIND_CALLED]; /* addresses behind a call, by their low bits; see guess_elsewhere() */
+		/* addresses behind a call, by their low bits; see guess_elsewhere() */
+		[UNWIND_CALLED];
 	struct unwind_cfi_work work;
-	/* of the look for a rule that is under way; not on the stack, of which hardly anything may be left */
+	/*
+	 * of the look for a rule that is under way; not on the stack, of which hardly anything may
+	 * be left
+	 */
 	struct unwind_module module;
 	struct unwind_image image;
 	struct unwind_fde fde;
@@ -264,16 +293,22 @@ static UNWIND_INLINE uint64_t word_at(uint64_t addr)
 }
 
 /**
- * unwind_find_rule() - the recipe word for @ip (an "address after") from modules, blocks and patterns; WIRE_RULE_* or
- * RULE_*. Slow: the caller caches it.
+ * unwind_find_rule() - the recipe word for @ip (an "address after") from modules, blocks and
+ * patterns; WIRE_RULE_* or RULE_*. Slow: the caller caches it.
  */
 uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable);
 
-/** unwind_read_blocks() / unwind_leave_blocks() - around a look at the blocks that the program announced: they stay. */
+/**
+ * unwind_read_blocks() / unwind_leave_blocks() - around a look at the blocks that the program
+ * announced: they stay.
+ */
 void unwind_read_blocks(struct unwind_thread *t);
 void unwind_leave_blocks(struct unwind_thread *t);
 
-/** unwind_find_row() - FDE and full row for @ip. Return 1, or 0 where there is none; @hi bounds its expressions. */
+/**
+ * unwind_find_row() - FDE and full row for @ip. Return 1, or 0 where there is none; @hi bounds its
+ * expressions.
+ */
 int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde,
 		    const uint8_t **hi);
 
@@ -281,23 +316,29 @@ int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde
 uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs) UNWIND_HOT;
 
 /**
- * unwind_deepen() - forget everything and make room for stacks twice as deep as @t's frames hold now, where enough is left
- * for what it remembers. Return 0 where not. While t->busy only.
+ * unwind_deepen() - forget everything and make room for stacks twice as deep as @t's frames hold
+ * now, where enough is left for what it remembers. Return 0 where not. While t->busy only.
  */
 int unwind_deepen(struct unwind_thread *t);
 
 /**
- * unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost frames were there before.
- * Return its place, which is that of the next one, too, where it is not to stay; AREA_NONE: it could not be kept.
+ * unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost
+ * frames were there before. Return its place, which is that of the next one, too, where it is not
+ * to stay; AREA_NONE: it could not be kept.
  */
 uint32_t unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs,
 			 uint32_t joined) UNWIND_HOT;
 
-/** unwind_follows() - the stack at @place, or one that is not remembered, came now. What comes next? */
+/**
+ * unwind_follows() - the stack at @place, or one that is not remembered, came now. What comes next?
+ */
 enum follows { FOLLOWS_WALKED, FOLLOWS_FOUND, FOLLOWS_EXPECTED };
 void unwind_follows(struct unwind_thread *t, uint32_t place, enum follows how) UNWIND_APART;
 
-/** unwind_forget_links() - begin the table of words anew; everything is forgotten. While t->busy only. */
+/**
+ * unwind_forget_links() - begin the table of words anew; everything is forgotten. While t->busy
+ * only.
+ */
 void unwind_forget_links(struct unwind_thread *t);
 
 #endif

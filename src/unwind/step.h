@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * step.h - apply one recipe: from a frame to its caller. The part that preload, BPF and user space share.
+ * step.h - apply one recipe: from a frame to its caller. The part that preload, BPF and user space
+ * share.
  *
- * No loop, no table, no global; the repetition is the user's (for, bpf_loop). Keep the frame in map memory in BPF:
- * the verifier then sees its contents as unknown and iterations look alike. Before including, define
+ * No loop, no table, no global; the repetition is the user's (for, bpf_loop). Keep the frame in map
+ * memory in BPF: the verifier then sees its contents as unknown and iterations look alike. Before
+ * including, define
  *
  *     UNWIND_LOAD(ctx, addr, out)   0 after *(uint64_t *)out was read from addr, else non-zero
  *     UNWIND_NOTE(ctx, what, addr)  optional: which stack word decided (enum unwind_note)
  *
- * Convention, in all users: frame.ip is "the address after": a return address, or an exact (interrupted, sampled)
- * address + 1. So ip - 1 lies in the instruction that the frame executes; look recipes up with that.
+ * Convention, in all users: frame.ip is "the address after": a return address, or an exact
+ * (interrupted, sampled) address + 1. So ip - 1 lies in the instruction that the frame executes;
+ * look recipes up with that.
  */
 #ifndef UNWIND_STEP_H
 #define UNWIND_STEP_H
@@ -38,8 +41,9 @@ enum unwind_note {
 #define UNWIND_GUESS_MAX (1u << 20)
 
 /**
- * unwind_leave() - the second half of unwind_step(): @f's caller, whose CFA is known. @slots: what the recipe's slots
- * count from. Apart for a walk that keeps the common kind of recipe on a short way of its own.
+ * unwind_leave() - the second half of unwind_step(): @f's caller, whose CFA is known. @slots: what
+ * the recipe's slots count from. Apart for a walk that keeps the common kind of recipe on a short
+ * way of its own.
  */
 static UNWIND_INLINE int unwind_leave(void *ctx, struct unwind_frame *f, uint64_t rule,
 				      uint64_t cfa, uint64_t slots)
@@ -76,9 +80,10 @@ static UNWIND_INLINE int unwind_leave(void *ctx, struct unwind_frame *f, uint64_
 }
 
 /**
- * unwind_step() - replace @f by its caller, by @rule. Return: UNWIND_GO_ON, or the enum wire_stop that ends the walk
- * (WIRE_STOP_END: @f was the outermost frame). @f is unchanged unless the walk goes on. The caller decides what a new
- * ip of 0 or outside of executable memory means (end; not a frame).
+ * unwind_step() - replace @f by its caller, by @rule. Return: UNWIND_GO_ON, or the enum wire_stop
+ * that ends the walk (WIRE_STOP_END: @f was the outermost frame). @f is unchanged unless the walk
+ * goes on. The caller decides what a new ip of 0 or outside of executable memory means (end; not a
+ * frame).
  */
 static UNWIND_INLINE int unwind_step(void *ctx, struct unwind_frame *f, uint64_t rule)
 {
@@ -127,8 +132,9 @@ static UNWIND_INLINE int unwind_step(void *ctx, struct unwind_frame *f, uint64_t
 }
 
 /**
- * unwind_guess() - the frame-pointer fall-back for an address without a recipe: return address at rbp + 8. Same
- * results as unwind_step(); the user marks the stack as guessed and checks that the new ip is code.
+ * unwind_guess() - the frame-pointer fall-back for an address without a recipe: return address at
+ * rbp + 8. Same results as unwind_step(); the user marks the stack as guessed and checks that the
+ * new ip is code.
  */
 static UNWIND_INLINE int unwind_guess(void *ctx, struct unwind_frame *f)
 {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * table.h - find the recipe of an address in a module's blob (wire/unwind.h). Freestanding; also compiled for BPF.
+ * table.h - find the recipe of an address in a module's blob (wire/unwind.h). Freestanding; also
+ * compiled for BPF.
  *
- * Indexes only. The environment says how an element is reached by defining, before including this header,
+ * Indexes only. The environment says how an element is reached by defining, before including this
+ * header,
  *
  *     UNWIND_TABLE           the type of the handle: `const struct wire_unwind *`, a map value
  *     UNWIND_IDX(t, i)       idx[i]     (u32; i is u64: mask or check it; out of range must give 0)
  *     UNWIND_ROW(t, i)       row[i]     (u32; likewise)
  *     UNWIND_RULE(t, i)      rule[i]    (u64; likewise)
  *
- * With none defined the plain ones below serve user space: bounds are checked at each access, so a damaged blob
- * gives wrong recipes but is never read outside of.
+ * With none defined the plain ones below serve user space: bounds are checked at each access, so a
+ * damaged blob gives wrong recipes but is never read outside of.
  */
 #ifndef UNWIND_TABLE_H
 #define UNWIND_TABLE_H
@@ -34,8 +36,8 @@ static UNWIND_INLINE uint32_t unwind_table_u32(const struct wire_unwind *t, uint
 		 : 0)
 
 /**
- * unwind_table_valid() - whether @bytes at @blob (8-aligned) are a blob whose three arrays lie inside it; O(1).
- * Contents are not checked: see above.
+ * unwind_table_valid() - whether @bytes at @blob (8-aligned) are a blob whose three arrays lie
+ * inside it; O(1). Contents are not checked: see above.
  */
 static inline int unwind_table_valid(const void *blob, uint64_t bytes)
 {
@@ -57,9 +59,9 @@ static inline int unwind_table_valid(const void *blob, uint64_t bytes)
 #endif
 
 /**
- * unwind_table_lookup() - the recipe for @off = address - text_lo, which the caller has found below text_bytes.
- * The address is that of an instruction (return address - 1). At most nine probes, fewer where the grain is small;
- * the arithmetic keeps it small for the verifier.
+ * unwind_table_lookup() - the recipe for @off = address - text_lo, which the caller has found below
+ * text_bytes. The address is that of an instruction (return address - 1). At most nine probes,
+ * fewer where the grain is small; the arithmetic keeps it small for the verifier.
  */
 static UNWIND_INLINE uint64_t unwind_table_lookup(UNWIND_TABLE t, uint64_t off)
 {
@@ -76,7 +78,10 @@ static UNWIND_INLINE uint64_t unwind_table_lookup(UNWIND_TABLE t, uint64_t off)
 		lo += half & (uint32_t)(d >> 63);
 		n -= half;
 	}
-	/* the row before the first one past off rules, even where it lies in an earlier grain; row 0 is the sentinel */
+	/*
+	 * the row before the first one past off rules, even where it lies in an earlier grain; row
+	 * 0 is the sentinel
+	 */
 	uint32_t row = UNWIND_ROW(t, (uint64_t)(uint32_t)(lo - 1));
 	return UNWIND_RULE(t, (uint64_t)(row & 0xffff));
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * walk.c - the stack that the memo did not know: walk what is fresh, join the last stack where it is proven, number
- * the fresh frames from the outermost inwards, and note the words that prove them the next time.
+ * walk.c - the stack that the memo did not know: walk what is fresh, join the last stack where it
+ * is proven, number the fresh frames from the outermost inwards, and note the words that prove them
+ * the next time.
  *
- * Why a join is sound: a frame's state (ip, sp, and rbp where a frame further out hangs on it) and the saved words
- * further out decide the rest of the walk. The last stack is kept from the outermost frame inwards with its words in
- * the same order, so one scan finds how much of it still stands, whichever frame the fresh ones meet.
+ * Why a join is sound: a frame's state (ip, sp, and rbp where a frame further out hangs on it) and
+ * the saved words further out decide the rest of the walk. The last stack is kept from the
+ * outermost frame inwards with its words in the same order, so one scan finds how much of it still
+ * stands, whichever frame the fresh ones meet.
  */
 #include "unwind/call_x86_64.h"
 #include "unwind/state.h"
 
 /*
- * From here on there is no code of a program's. Not left to the rule caches: what they hold is told by the bits above, and with
- * any number there one may seem to hold it.
+ * From here on there is no code of a program's. Not left to the rule caches: what they hold is told
+ * by the bits above, and with any number there one may seem to hold it.
  */
 #define NO_CODE (1ull << 47)
 
@@ -61,8 +63,9 @@ static int load_full(void *ctx, uint64_t addr, uint64_t *out)
 }
 
 /*
- * The stack from @sp, where code runs, up to @t->used_lo, or up to its end if @anew: which of it can be read? A bound on pages,
- * for who is traced waits meanwhile; what lies behind it is asked for when it is read.
+ * The stack from @sp, where code runs, up to @t->used_lo, or up to its end if @anew: which of it
+ * can be read? A bound on pages, for who is traced waits meanwhile; what lies behind it is asked
+ * for when it is read.
  */
 #define VERIFY_PAGES_MAX 1024
 
@@ -83,8 +86,9 @@ static UNWIND_APART void verify(struct walk *w, struct unwind_thread *t, uint64_
 }
 
 /*
- * Which words are there for a frame at @sp. @in_use: code runs there now, so the byte below sp is mapped. What a signal
- * frame says may be anything: below what was in use, a stack that could grow to there need not have done so.
+ * Which words are there for a frame at @sp. @in_use: code runs there now, so the byte below sp is
+ * mapped. What a signal frame says may be anything: below what was in use, a stack that could grow
+ * to there need not have done so.
  */
 static void known_words(struct walk *w, struct unwind_thread *t, uint64_t sp, int in_use)
 {
@@ -127,8 +131,8 @@ static uint32_t find_since(struct unwind_thread *t, uint64_t ip)
 }
 
 /*
- * The shared place of @ip. Code that lies together shares a page of places: a program that begins touches few of them, and
- * each first touch of a page costs what a hundred look-ups do.
+ * The shared place of @ip. Code that lies together shares a page of places: a program that begins
+ * touches few of them, and each first touch of a page costs what a hundred look-ups do.
  */
 static struct shared_rule *shared_place(struct unwind_process *p, uint64_t ip)
 {
@@ -166,7 +170,10 @@ static UNWIND_APART uint64_t rule_miss(struct unwind_thread *t, uint64_t ip, uin
 	return rule;
 }
 
-/* Where code has come and gone: the thread's cache knows of most addresses since when they have meant what they do. */
+/*
+ * Where code has come and gone: the thread's cache knows of most addresses since when they have
+ * meant what they do.
+ */
 static __attribute__((noinline)) uint32_t since_reused(struct unwind_thread *t, uint64_t ip)
 {
 	uint32_t slot = rule_slot(t, ip);
@@ -212,8 +219,8 @@ static int full_guess(struct walk *w, struct unwind_full *full)
 }
 
 /*
- * A frame that no recipe word expresses, @n frames out from @regs: do those n steps again with all registers, then
- * this one. Slow (about a microsecond a frame) and rare. Return as unwind_step().
+ * A frame that no recipe word expresses, @n frames out from @regs: do those n steps again with all
+ * registers, then this one. Slow (about a microsecond a frame) and rare. Return as unwind_step().
  */
 static __attribute__((noinline)) int step_full(struct unwind_thread *t,
 					       const struct unwind_regs *regs, uint32_t n,
@@ -283,9 +290,10 @@ static void place_init(struct unwind_thread *t, struct place *p, const struct un
 }
 
 /*
- * The caller's frame lies below the callee's: code went to a stack that lies higher, and rbp tells where it came from. Garbage
- * in rbp looks alike, and could lead in circles: so few times only. Such a stack is walked each time, as put_frame() keeps no
- * words below a frame. Return as unwind_step().
+ * The caller's frame lies below the callee's: code went to a stack that lies higher, and rbp tells
+ * where it came from. Garbage in rbp looks alike, and could lead in circles: so few times only.
+ * Such a stack is walked each time, as put_frame() keeps no words below a frame. Return as
+ * unwind_step().
  */
 #define DESCENTS_MAX 8
 
@@ -304,7 +312,10 @@ static __attribute__((noinline)) int descend(struct unwind_thread *t, struct pla
 	return stop;
 }
 
-/* Its code is read once: a page of it, which is asked for by a system call, would take the stack's place among what was asked. */
+/*
+ * Its code is read once: a page of it, which is asked for by a system call, would take the stack's
+ * place among what was asked.
+ */
 static int follows_call(struct unwind_thread *t, uint64_t ip)
 {
 	uint64_t *called = &t->called[ip % UNWIND_CALLED], before;
@@ -320,10 +331,11 @@ static int follows_call(struct unwind_thread *t, uint64_t ip)
 }
 
 /*
- * The frame pointer of code without a recipe does not lead up this stack: a runtime that went to another one keeps it, and so it
- * tells where it came from (Go, which calls C on the thread's stack and is called back on a goroutine's). What it names has to
- * be a frame: a return address behind a call, on this thread's own stack further out than any before. Such a stack is walked
- * each time, as put_frame() keeps words of one stack only. Return as unwind_guess().
+ * The frame pointer of code without a recipe does not lead up this stack: a runtime that went to
+ * another one keeps it, and so it tells where it came from (Go, which calls C on the thread's stack
+ * and is called back on a goroutine's). What it names has to be a frame: a return address behind a
+ * call, on this thread's own stack further out than any before. Such a stack is walked each time,
+ * as put_frame() keeps words of one stack only. Return as unwind_guess().
  */
 static __attribute__((noinline)) int guess_elsewhere(struct unwind_thread *t, struct place *p)
 {
@@ -343,7 +355,10 @@ static __attribute__((noinline)) int guess_elsewhere(struct unwind_thread *t, st
 	return UNWIND_GO_ON;
 }
 
-/* Find the recipe of p->f. Each entry names the one that came next last time: no hash on the critical path. */
+/*
+ * Find the recipe of p->f. Each entry names the one that came next last time: no hash on the
+ * critical path.
+ */
 static UNWIND_INLINE void place_rule(struct unwind_thread *t, struct place *p)
 {
 	struct cached_rule *before = &t->rules[p->slot];
@@ -366,8 +381,8 @@ static UNWIND_INLINE void place_rule(struct unwind_thread *t, struct place *p)
 }
 
 /*
- * One step outwards from p->f, whose recipe is known. Return 1: p->f is the caller. 0: the walk ends, p->stop says
- * why; *is_frame tells whether p->f counts as a frame.
+ * One step outwards from p->f, whose recipe is known. Return 1: p->f is the caller. 0: the walk
+ * ends, p->stop says why; *is_frame tells whether p->f counts as a frame.
  */
 static UNWIND_INLINE int place_step(struct unwind_thread *t, struct place *p,
 				    const struct unwind_regs *regs, int *is_frame)
@@ -415,7 +430,10 @@ static UNWIND_INLINE int place_step(struct unwind_thread *t, struct place *p,
 	return p->stop == UNWIND_GO_ON;
 }
 
-/* How far the last stack's words still stand, counted from the outermost; compared at most once a capture. */
+/*
+ * How far the last stack's words still stand, counted from the outermost; compared at most once a
+ * capture.
+ */
 struct proof {
 	uint32_t equal, limit; /* words [0, equal) are; those from limit on need not be tried */
 };
@@ -469,8 +487,8 @@ static UNWIND_HOT int put_word(struct unwind_thread *t, uint32_t *count, uint64_
 }
 
 /*
- * Put the words that the step from @in to its caller (ip, sp, bp) hung on. @needs: the caller hangs on its rbp.
- * Return the frame's flags, with FRAME_TAINTED where the words cannot be kept.
+ * Put the words that the step from @in to its caller (ip, sp, bp) hung on. @needs: the caller hangs
+ * on its rbp. Return the frame's flags, with FRAME_TAINTED where the words cannot be kept.
  */
 static uint32_t put_frame(struct unwind_thread *t, uint32_t *count, const struct last_frame *in,
 			  uint64_t ip, uint64_t sp, uint64_t bp, uint32_t needs)
@@ -538,7 +556,10 @@ static uint32_t number_fresh(struct unwind_thread *t, uint32_t base)
 	return path.node;
 }
 
-/* The walk met the last stack at frame @base - 1 (0: it did not); put the @n waiting frames on top of it. */
+/*
+ * The walk met the last stack at frame @base - 1 (0: it did not); put the @n waiting frames on top
+ * of it.
+ */
 static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint32_t base,
 			    uint32_t n)
 {
@@ -554,7 +575,10 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 		uint32_t root = p->stop == UNWIND_GO_ON ? WIRE_STOP_END : (uint32_t)p->stop;
 		if (root == WIRE_STOP_END && p->guessed)
 			root = WIRE_STOP_GUESSED;
-		/* what made the walk stop is not among the words, but for a caller of 0 and a recipe that says so */
+		/*
+		 * what made the walk stop is not among the words, but for a caller of 0 and a
+		 * recipe that says so
+		 */
 		if (root != WIRE_STOP_END && root != WIRE_STOP_GUESSED)
 			flags = FRAME_TAINTED;
 		t->last_root = root;
@@ -587,9 +611,10 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 }
 
 /*
- * A stack deeper than the frame array can grow: walk it once for its length, noting the walk's place now and then, then number
- * it piece by piece from the outermost end, walking each piece again. Uses the memory of all that is remembered, which holds
- * twice the places of UNWIND_FRAMES_MAX frames where a thread has the least, 32 KiB.
+ * A stack deeper than the frame array can grow: walk it once for its length, noting the walk's
+ * place now and then, then number it piece by piece from the outermost end, walking each piece
+ * again. Uses the memory of all that is remembered, which holds twice the places of
+ * UNWIND_FRAMES_MAX frames where a thread has the least, 32 KiB.
  */
 static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 						    const struct unwind_regs *regs)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* advice.c - what would bring resident bytes back: rules with a forecast, ranked by it. Savings overlap and are never added up. */
+/*
+ * advice.c - what would bring resident bytes back: rules with a forecast, ranked by it. Savings
+ * overlap and are never added up.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +68,10 @@ static int has_units(const struct explain *e, unsigned kind)
 	return 0;
 }
 
-/* How long what is given back stays away: what of the free pages was in use again in later snapshots. */
+/*
+ * How long what is given back stays away: what of the free pages was in use again in later
+ * snapshots.
+ */
 static void note_again(struct advice *a, const struct instant *instant)
 {
 	for (size_t i = 0; i < instant->later_count; i++) {

@@ -68,7 +68,7 @@ static uint64_t group_key(const struct view_frame *f, enum view_by by)
 	return frame_key(f);
 }
 
-/* ---- call paths -------------------------------------------------------------------------------------------------- */
+/* ---- call paths ------------------------------------------------------------------------------ */
 
 #define FRAMES_AT_A_TIME 4096
 
@@ -107,7 +107,7 @@ static int add_stacks(struct parts *parts, const struct prof *prof, int side, en
 	return rc;
 }
 
-/* ---- groups of frames -------------------------------------------------------------------------------------------- */
+/* ---- groups of frames ------------------------------------------------------------------------ */
 
 static int add_groups(struct parts *parts, const struct prof *prof, int side,
 		      const struct view_opt *opt, struct err *err)
@@ -134,7 +134,7 @@ static int add_groups(struct parts *parts, const struct prof *prof, int side,
 	return 0;
 }
 
-/* ---- both together ----------------------------------------------------------------------------------------------- */
+/* ---- both together --------------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {

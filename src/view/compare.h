@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compare.h - two readings side by side: what grew, shrank, is new or gone. Rows meet by symbol, not by address: a call path is
- * the functions on it, whatever their lines and wherever a rebuilt program has them; what has no name meets by its module.
+ * compare.h - two readings side by side: what grew, shrank, is new or gone. Rows meet by symbol,
+ * not by address: a call path is the functions on it, whatever their lines and wherever a rebuilt
+ * program has them; what has no name meets by its module.
  */
 #ifndef VIEW_COMPARE_H
 #define VIEW_COMPARE_H
@@ -22,8 +23,8 @@ struct compare_row {
 	struct compare_example example;
 };
 struct comparison {
-	struct compare_row
-		*rows; /* by the size of the change, growth before shrinking; then by key */
+	/* by the size of the change, growth before shrinking; then by key */
+	struct compare_row *rows;
 	size_t count;
 	size_t grown, shrunk, appeared,
 		gone; /* of @count; what appeared or is gone has neither grown nor shrunk */
@@ -40,8 +41,9 @@ static inline uint64_t compare_change(uint64_t before, uint64_t after, int *grow
 }
 
 /**
- * comparison_new() - of @base and @prof, by opt->by (threads do not meet: -EINVAL) and opt->cost; with opt->inclusive rows are
- * sorted by their inclusive change; @all: what did not change has its row, too. O(frames of all stacks). NULL with @err. @base and @prof have to stay.
+ * comparison_new() - of @base and @prof, by opt->by (threads do not meet: -EINVAL) and opt->cost;
+ * with opt->inclusive rows are sorted by their inclusive change; @all: what did not change has its
+ * row, too. O(frames of all stacks). NULL with @err. @base and @prof have to stay.
  */
 struct comparison *comparison_new(const struct prof *base, const struct prof *prof,
 				  const struct view_opt *opt, int all, struct err *err);

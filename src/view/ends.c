@@ -64,7 +64,10 @@ static struct sum *sum_of(struct sums *sums, uint8_t stop, uint32_t module, cons
 	return s;
 }
 
-/* The outermost function, as it is called where it ends: of frames that are inlined there the one that was not. */
+/*
+ * The outermost function, as it is called where it ends: of frames that are inlined there the one
+ * that was not.
+ */
 static const char *name_of(const struct prof_frame *frame)
 {
 	return frame->symbol_count ? frame->symbols[frame->symbol_count - 1].function : NULL;

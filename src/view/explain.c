@@ -92,7 +92,10 @@ static int same_group(const struct grouping *g, const struct view_frame *a,
 	return same_text(a->function, b->function) && same_text(a->module, b->module);
 }
 
-/* An innermost function that very different callers use for a large part of all is one that allocates for others. */
+/*
+ * An innermost function that very different callers use for a large part of all is one that
+ * allocates for others.
+ */
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): one rule of advice a case */
 static int peel(struct grouping *g, uint64_t all)
 {
@@ -240,7 +243,10 @@ struct explain *explain_new(struct instant *instant, const struct explain_opt *o
 		err_set(err, rc, "cannot group what lives by who asked for it");
 	else
 		e->sheet = reconcile(&in, err);
-	/* the program went on while its heap was walked: what is in use there may be younger than the moment, and is no cache */
+	/*
+	 * the program went on while its heap was walked: what is in use there may be younger than
+	 * the moment, and is no cache
+	 */
 	if (e && e->sheet && in.complete &&
 	    e->sheet->contradictions * MOVING_SHARE > e->sheet->live_blocks) {
 		sheet_free(e->sheet);
@@ -364,7 +370,7 @@ struct explain_module *explain_modules(const struct explain *e, size_t *count)
 	return list;
 }
 
-/* ---- runtimes' heaps ------------------------------------------------------------------------------------------ */
+/* ---- runtimes' heaps ------------------------------------------------------------------------- */
 
 int explain_is_walked(const struct sheet *sheet, const struct sheet_line *line)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.h - a balance sheet with names: groups of stacks, and what would help, with its forecast. */
+/*
+ * explain.h - a balance sheet with names: groups of stacks, and what would help, with its forecast.
+ */
 #ifndef VIEW_EXPLAIN_H
 #define VIEW_EXPLAIN_H
 
@@ -18,8 +20,8 @@ struct advice {
 	enum advice_bound bound;
 	char text[320], command[160], evidence[320];
 	int has_again;
-	uint64_t
-		again_bytes; /* of it, touched again within @again_ns: from the snapshots that follow */
+	/* of it, touched again within @again_ns: from the snapshots that follow */
+	uint64_t again_bytes;
 	uint64_t again_ns;
 };
 struct not_advised {
@@ -32,12 +34,14 @@ struct explain_group {
 	uint32_t stack;          /* a row of the names; one example unless grouped by stack */
 };
 
-/** struct explain_touch - anonymous memory under one mapping's name that one group touched first. */
+/**
+ * struct explain_touch - anonymous memory under one mapping's name that one group touched first.
+ */
 struct explain_touch {
 	const char *label;
 	uint64_t bytes;
-	const struct page_stack
-		*stack; /* of a group the one with most of it; lent from the reading */
+	/* of a group the one with most of it; lent from the reading */
+	const struct page_stack *stack;
 	uint16_t first; /* whose frame stands for the group */
 };
 
@@ -57,7 +61,8 @@ struct explain {
 	uint64_t window_allocated_bytes, window_freed_bytes;
 	size_t unreadable; /* as instant.unreadable */
 	int recorded, complete;
-	int moving; /* many blocks came and went while the heap was walked: caches are not told from them */
+	/* many blocks came and went while the heap was walked: caches are not told from them */
+	int moving;
 	const char *why_not; /* nothing was recorded: why; NULL */
 	/* of the recording's reading of resident pages next to the moment */
 	int has_pages;
@@ -66,7 +71,8 @@ struct explain {
 	uint64_t touched_bytes;  /* of the class anonymous-mmap: what nothing else explains */
 	int64_t pages_age_ns;    /* how far the reading is from the snapshot */
 	uint64_t peak_rss_bytes; /* FILE at its peak: as instant.peak_rss_bytes; else 0 */
-	int64_t snapshot_age_ns; /* FILE: how far the snapshot is from the moment that was asked for */
+	/* FILE: how far the snapshot is from the moment that was asked for */
+	int64_t snapshot_age_ns;
 };
 
 struct explain_opt {
@@ -75,8 +81,9 @@ struct explain_opt {
 };
 
 /**
- * explain_new() - the sheet of @instant, which is lent; its blocks and maps are sorted, and name groups by opt->by instead of
- * stacks afterwards: one sheet an instant. O(stacks + reconcile()). NULL with @err.
+ * explain_new() - the sheet of @instant, which is lent; its blocks and maps are sorted, and name
+ * groups by opt->by instead of stacks afterwards: one sheet an instant. O(stacks + reconcile()).
+ * NULL with @err.
  */
 struct explain *explain_new(struct instant *instant, const struct explain_opt *opt,
 			    struct err *err);
@@ -87,14 +94,20 @@ const char *explain_group_name(const struct explain *explain, uint32_t group);
 /** What of a group beside its classes: memory that it never touched, and what was swapped out. */
 enum { EXPLAIN_UNTOUCHED = SHEET_CLASSES, EXPLAIN_SWAPPED };
 
-/** explain_group_bytes() - what @group has of a class (enum sheet_class, or one of the two above); 0: groups have no part in it. */
+/**
+ * explain_group_bytes() - what @group has of a class (enum sheet_class, or one of the two above);
+ * 0: groups have no part in it.
+ */
 uint64_t explain_group_bytes(const struct sheet_group *group, unsigned class);
 
 struct explain_ranked {
 	uint64_t bytes;
 	uint32_t group;
 };
-/** explain_rank() - the @count groups that have some of @class, pseudo groups too, the costliest first; malloc'd, NULL: no memory. */
+/**
+ * explain_rank() - the @count groups that have some of @class, pseudo groups too, the costliest
+ * first; malloc'd, NULL: no memory.
+ */
 struct explain_ranked *explain_rank(const struct explain *explain, unsigned class, size_t *count);
 
 /** explain_line_bytes() - of class @class under label @label (NULL: all of the class). */
@@ -107,11 +120,15 @@ struct explain_module {
 	uint64_t live_bytes, unit_bytes;
 };
 /**
- * explain_modules() - which allocator serves which module, those with most live bytes first; malloc'd, *@count of them. Not by file. NULL
- * with *@count 0 where nothing was recorded, or without memory.
+ * explain_modules() - which allocator serves which module, those with most live bytes first;
+ * malloc'd, *@count of them. Not by file. NULL with *@count 0 where nothing was recorded, or
+ * without memory.
  */
 struct explain_module *explain_modules(const struct explain *explain, size_t *count);
-/** explain_touched() - where in explain->touched those of @label stand, and how many: 0 where there are none. */
+/**
+ * explain_touched() - where in explain->touched those of @label stand, and how many: 0 where there
+ * are none.
+ */
 size_t explain_touched(const struct explain *explain, const char *label, size_t *count);
 /** explain_touch_frame() - frame @at of touch->stack. */
 void explain_touch_frame(const struct explain_touch *touch, size_t at, struct view_frame *frame);
@@ -123,9 +140,15 @@ void explain_advise(struct explain *explain, const struct instant *instant);
 
 /** explain_is_walked() - of the runtime's heap on @line it is known which bytes are in use. */
 int explain_is_walked(const struct sheet *sheet, const struct sheet_line *line);
-/** explain_counted() - bytes that a runtime's own counters said were in use when it last collected; UINT64_MAX: it does not tell. */
+/**
+ * explain_counted() - bytes that a runtime's own counters said were in use when it last collected;
+ * UINT64_MAX: it does not tell.
+ */
 uint64_t explain_counted(const struct explain *e, const struct sheet_line *line);
-/** explain_not_walked() - adds up all runtimes' heaps that are not walked: what is known to be in use, and all else. */
+/**
+ * explain_not_walked() - adds up all runtimes' heaps that are not walked: what is known to be in
+ * use, and all else.
+ */
 void explain_not_walked(const struct explain *e, uint64_t *used, uint64_t *unknown);
 
 #endif

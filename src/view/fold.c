@@ -50,7 +50,7 @@ static void *grown(void *items, uint32_t count, uint32_t *cap, size_t item_bytes
 	return items;
 }
 
-/* ---- frames ---------------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static uint32_t match_bits(const struct build *b, const struct fold_frame *frame)
 {
@@ -151,7 +151,7 @@ static uint32_t reason_add(struct build *b, unsigned stop)
 	return frame_add(b, &frame);
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /** child() - the node of @frame below @parent; FOLD_NONE: no memory, or no room (build.no_room). */
 static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
@@ -194,7 +194,10 @@ static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 	return id;
 }
 
-/** enter() - @frame at the end of the way: 0, or -1 without memory; without room the way ends where it is. */
+/**
+ * enter() - @frame at the end of the way: 0, or -1 without memory; without room the way ends where
+ * it is.
+ */
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 static int enter(struct build *b, struct state *s, uint32_t frame)
 {
@@ -258,7 +261,7 @@ static int enter(struct build *b, struct state *s, uint32_t frame)
 	return 0;
 }
 
-/* ---- one reading ------------------------------------------------------------------------------------------------ */
+/* ---- one reading ----------------------------------------------------------------------------- */
 
 struct way {
 	struct build *b;
@@ -266,14 +269,17 @@ struct way {
 	struct state *state;        /* by stack row */
 	uint8_t *wanted;            /* by stack row */
 	struct stack_id *canonical; /* by account: view_canonical() */
-	uint8_t *
-		hidden; /* by frame row: 1 + view_frame_hidden(); 0: not looked at yet, 255: each time */
+	/* by frame row: 1 + view_frame_hidden(); 0: not looked at yet, 255: each time */
+	uint8_t *hidden;
 	uint32_t *first_entry; /* by frame row: its place in @entries plus one */
 	uint32_t *entries;     /* fold frames, innermost first */
 	uint32_t entry_count, entry_cap;
 };
 
-/** struct fold_owners - who asked, by account, found when it is first asked for: most pictures have no use for it. */
+/**
+ * struct fold_owners - who asked, by account, found when it is first asked for: most pictures have
+ * no use for it.
+ */
 struct fold_owners {
 	pthread_mutex_t lock;
 	struct fold_side sides[FOLD_SIDES_MAX];
@@ -341,7 +347,10 @@ static int walk(struct way *w, const struct prof_stack *stack, uint32_t hidden, 
 	const uint32_t *entries = entries_of(w, stack->frame, frame);
 	if (!entries)
 		return -1;
-	/* entering may make frames, and so move what @entries points into: only their numbers are used */
+	/*
+	 * entering may make frames, and so move what @entries points into: only their numbers are
+	 * used
+	 */
 	for (uint32_t i = view_frame_count(frame); i-- > hidden;) {
 		if (enter(w->b, state, w->entries[w->first_entry[stack->frame.v] - 1 + i]) < 0)
 			return -1;
@@ -412,7 +421,10 @@ static int add_side(struct build *b, const struct fold_side *side, unsigned numb
 	return rc;
 }
 
-/** note_recursion() - which nodes have their frame above themselves, too; and how many nodes each frame has. */
+/**
+ * note_recursion() - which nodes have their frame above themselves, too; and how many nodes each
+ * frame has.
+ */
 static int note_recursion(struct fold *f)
 {
 	uint32_t *on_path = calloc(f->frame_count, sizeof(*on_path)), at = 0;
@@ -511,7 +523,7 @@ void fold_freep(struct fold **fold)
 	*fold = NULL;
 }
 
-/* ---- sums -------------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 int fold_sum(const struct fold *fold, unsigned side, const uint64_t *values, struct fold_sums *sums,
 	     struct err *err)
@@ -538,9 +550,12 @@ void fold_sums_fini(struct fold_sums *sums)
 	*sums = (struct fold_sums){ 0 };
 }
 
-/* ---- who asked ----------------------------------------------------------------------------------------------------- */
+/* ---- who asked ------------------------------------------------------------------------------- */
 
-/** owner_of() - the frame that asked, on the way to @node as the transforms left it. @roles: by frame, 1 + its role; 0: not looked at. */
+/**
+ * owner_of() - the frame that asked, on the way to @node as the transforms left it. @roles: by
+ * frame, 1 + its role; 0: not looked at.
+ */
 static uint32_t owner_of(const struct fold *f, uint32_t node, uint8_t *roles)
 {
 	for (uint32_t at = node; at; at = f->nodes[at].parent) {
@@ -556,7 +571,9 @@ static uint32_t owner_of(const struct fold *f, uint32_t node, uint8_t *roles)
 	return f->nodes[node].frame;
 }
 
-/** find_owners() - without transforms as tables have it: also where frames of one group lie between. */
+/**
+ * find_owners() - without transforms as tables have it: also where frames of one group lie between.
+ */
 static int find_owners(const struct fold *f, unsigned number)
 {
 	struct fold_owners *o = f->owners;

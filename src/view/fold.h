@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fold.h - stacks of one or two readings folded into one tree of keys: what the page, `top` and comparisons look at.
+ * fold.h - stacks of one or two readings folded into one tree of keys: what the page, `top` and
+ * comparisons look at.
  *
- * The tree is made once, of names alone; sums of any cost are added to it afterwards and cost O(stacks + nodes). Two readings meet
- * where their keys do, by symbol and not by address. What is shown is picked from it: the costliest nodes, turned around
- * where that is asked for without ever building the turned tree.
+ * The tree is made once, of names alone; sums of any cost are added to it afterwards and cost
+ * O(stacks + nodes). Two readings meet where their keys do, by symbol and not by address. What is
+ * shown is picked from it: the costliest nodes, turned around where that is asked for without ever
+ * building the turned tree.
  */
 #ifndef VIEW_FOLD_H
 #define VIEW_FOLD_H
@@ -30,7 +32,10 @@ struct fold_opt {
 	struct fold_step steps[FOLD_STEPS_MAX]; /* applied in order, outermost frame first */
 	int rec;                                /* after them: a frame on the path goes on there */
 };
-/** struct fold_side - a reading: its names, and the stacks that have sums ("accounts"), as rows of @names. */
+/**
+ * struct fold_side - a reading: its names, and the stacks that have sums ("accounts"), as rows of
+ * @names.
+ */
 struct fold_side {
 	const struct prof *names;
 	const uint32_t *stacks;
@@ -63,7 +68,10 @@ struct fold {
 	enum view_by by;
 };
 
-/** fold_new() - names and stacks of @sides must outlive the tree. O(stacks of the readings); NULL with @err -ENOMEM. */
+/**
+ * fold_new() - names and stacks of @sides must outlive the tree. O(stacks of the readings); NULL
+ * with @err -ENOMEM.
+ */
 struct fold *fold_new(const struct fold_opt *opt, const struct fold_side *sides, unsigned count,
 		      struct err *err);
 void fold_free(struct fold *fold);
@@ -73,17 +81,24 @@ void fold_freep(struct fold **fold);
 struct fold_sums {
 	uint64_t *self, *total;
 };
-/** fold_sum() - @values by account of @side, NULL for nothing but zeroes. -ENOMEM; release with fold_sums_fini(). */
+/**
+ * fold_sum() - @values by account of @side, NULL for nothing but zeroes. -ENOMEM; release with
+ * fold_sums_fini().
+ */
 int fold_sum(const struct fold *fold, unsigned side, const uint64_t *values, struct fold_sums *sums,
 	     struct err *err);
 void fold_sums_fini(struct fold_sums *sums);
 /**
- * fold_own_sums() - by frame: what it asked for itself; @values by account of @side. @own is added to. The frame that asked is the innermost
- * that is no helper or of the standard library (view_role()) where there is one. Any thread; the first call looks at each stack. -ENOMEM.
+ * fold_own_sums() - by frame: what it asked for itself; @values by account of @side. @own is added
+ * to. The frame that asked is the innermost that is no helper or of the standard library
+ * (view_role()) where there is one. Any thread; the first call looks at each stack. -ENOMEM.
  */
 int fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own,
 		  struct err *err);
-/** fold_inclusive_sums() - by frame: what passes through it, a stack once however often it stands there. Added to. */
+/**
+ * fold_inclusive_sums() - by frame: what passes through it, a stack once however often it stands
+ * there. Added to.
+ */
 void fold_inclusive_sums(const struct fold *fold, const struct fold_sums *sums,
 			 uint64_t *inclusive);
 /** fold_frame_of() - the frame with @key; FOLD_NONE: there is none. O(frames). */
@@ -117,9 +132,10 @@ struct fold_ask {
 	int trunk;
 };
 /**
- * fold_choose() - the @nodes_max costliest nodes from the root (or ask->node) on. Cost: with callers on top O(nodes_max log
- * nodes_max), turned around O(nodes_max * stacks through them), at most; callees O(nodes of the tree). Keys of callees count from the
- * function, as if FOLD_FOCUS were the last transform. -ENOENT: no such node or function; -ENOMEM.
+ * fold_choose() - the @nodes_max costliest nodes from the root (or ask->node) on. Cost: with
+ * callers on top O(nodes_max log nodes_max), turned around O(nodes_max * stacks through them), at
+ * most; callees O(nodes of the tree). Keys of callees count from the function, as if FOLD_FOCUS
+ * were the last transform. -ENOENT: no such node or function; -ENOMEM.
  */
 int fold_choose(const struct fold *fold, const struct fold_ask *ask, struct fold_picks *picks,
 		struct err *err);

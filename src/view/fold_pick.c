@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fold_pick.c - the costliest nodes of a folded tree, in order of drawing. A node's children cost no more than it does, so the
- * dearest candidate is taken next and brings its children; what is left when there are enough is each parent's rest.
+ * fold_pick.c - the costliest nodes of a folded tree, in order of drawing. A node's children cost
+ * no more than it does, so the dearest candidate is taken next and brings its children; what is
+ * left when there are enough is each parent's rest.
  *
- * Turned around, a node is a range of cursors: a node of the tree where something was asked for (leaf), and how far outwards it was
- * followed (at). Its children are that range sorted by the next frame, so the turned tree is never built.
+ * Turned around, a node is a range of cursors: a node of the tree where something was asked for
+ * (leaf), and how far outwards it was followed (at). Its children are that range sorted by the next
+ * frame, so the turned tree is never built.
  *
- * Callees: a node is a range of nodes of the tree that have the same way from the function. They are laid behind one another as
- * they are opened: each once at most, since they stand below one place alone.
+ * Callees: a node is a range of nodes of the tree that have the same way from the function. They
+ * are laid behind one another as they are opened: each once at most, since they stand below one
+ * place alone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -60,7 +63,7 @@ static uint64_t at_or_0(const uint64_t *values, uint32_t i)
 	return values ? values[i] : 0;
 }
 
-/* ---- the heap of candidates --------------------------------------------------------------------------------------- */
+/* ---- the heap of candidates ------------------------------------------------------------------ */
 
 static int before(const struct candidate *a, const struct candidate *b)
 {
@@ -103,7 +106,7 @@ static struct candidate pop(struct choice *c)
 	return top;
 }
 
-/* ---- callers on top ------------------------------------------------------------------------------------------------ */
+/* ---- callers on top -------------------------------------------------------------------------- */
 
 static int offer_children(struct choice *c, uint32_t pick, uint32_t node)
 {
@@ -131,7 +134,7 @@ static int offer_children(struct choice *c, uint32_t pick, uint32_t node)
 	return 0;
 }
 
-/* ---- turned around ------------------------------------------------------------------------------------------------- */
+/* ---- turned around --------------------------------------------------------------------------- */
 
 /* What a leaf stands for: what was asked for there; for callers, what passes through it. */
 static uint64_t weigh(const struct choice *c, const struct fold_sums *sums, uint32_t leaf)
@@ -239,7 +242,7 @@ static int offer_callers(struct choice *c, uint32_t pick, uint32_t begin, uint32
 	return 0;
 }
 
-/* ---- callees --------------------------------------------------------------------------------------------------------- */
+/* ---- callees --------------------------------------------------------------------------------- */
 
 static int offer_merged(struct choice *c, uint32_t pick, uint32_t begin, uint32_t end)
 {
@@ -294,7 +297,7 @@ static int offer_merged(struct choice *c, uint32_t pick, uint32_t begin, uint32_
 	return 0;
 }
 
-/* ---- the beginning -------------------------------------------------------------------------------------------------- */
+/* ---- the beginning --------------------------------------------------------------------------- */
 
 static int unknown_node(struct err *err)
 {
@@ -360,8 +363,8 @@ static void sum_cursors(const struct choice *c, struct candidate *first)
 }
 
 /**
- * zoom_turned() - keep the cursors whose way outwards leads through the node with the asked key, standing on it, and tell the
- * ways frames.
+ * zoom_turned() - keep the cursors whose way outwards leads through the node with the asked key,
+ * standing on it, and tell the ways frames.
  */
 static int zoom_turned(struct choice *c, uint64_t root, struct candidate *first,
 		       struct fold_picks *picks, struct err *err)
@@ -509,7 +512,7 @@ static int begin_merged(struct choice *c, struct candidate *first, struct fold_p
 	return 0;
 }
 
-/* ---- the end --------------------------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /** in_order() - depth first; picks of one parent came in the order that they are shown in. */
 static int in_order(struct choice *c, struct fold_picks *out)
@@ -546,7 +549,9 @@ static int in_order(struct choice *c, struct fold_picks *out)
 	return ready ? 0 : -1;
 }
 
-/** join_trunks() - what has one child and nothing of its own is one row with it, below the first. */
+/**
+ * join_trunks() - what has one child and nothing of its own is one row with it, below the first.
+ */
 static void join_trunks(struct fold_picks *p)
 {
 	uint32_t kept = 1;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frames.c - what a stack looks like: inlined frames unfolded, allocator calls at the inner end left out. */
+/*
+ * frames.c - what a stack looks like: inlined frames unfolded, allocator calls at the inner end
+ * left out.
+ */
 #include <string.h>
 
 #include "view/impl.h"
 
 /*
- * An allocation belongs to the caller of the outermost allocator call (docs/rules.md): operator new in any of its forms, and
- * the C functions where a library of them was found on the stack as a frame (one allocator calling another).
+ * An allocation belongs to the caller of the outermost allocator call (docs/rules.md): operator new
+ * in any of its forms, and the C functions where a library of them was found on the stack as a
+ * frame (one allocator calling another).
  */
 int view_is_wrapper(const char *function)
 {

@@ -16,8 +16,8 @@ struct frames {
 	uint32_t key_cap;
 	struct idtab tab;
 	uint64_t seed;
-	uint32_t *
-		first; /* by frame row: 1 + where its entries begin among @entries; 0 = not entered yet */
+	/* by frame row: 1 + where its entries begin among @entries; 0 = not entered yet */
+	uint32_t *first;
 	uint32_t *entries; /* groups */
 	uint32_t entry_count, entry_cap;
 };
@@ -57,7 +57,10 @@ static void simplify(struct view_frame *f, enum view_by by)
 		f->file = NULL;
 }
 
-/* What is unknown groups by the next coarser thing that is known: a line by its address, a file by its module. */
+/*
+ * What is unknown groups by the next coarser thing that is known: a line by its address, a file by
+ * its module.
+ */
 static int same_group(const struct view_frame *a, const struct view_frame *b, enum view_by by)
 {
 	switch (by) {
@@ -118,7 +121,10 @@ static uint32_t group_of(struct frames *fs, struct view_frame *frame)
 	return id;
 }
 
-/** entries_of() - the groups of a frame row's entries, innermost first; NULL without memory. Lent until the next call. */
+/**
+ * entries_of() - the groups of a frame row's entries, innermost first; NULL without memory. Lent
+ * until the next call.
+ */
 static const uint32_t *entries_of(struct frames *fs, struct frame_id row)
 {
 	const struct prof_frame *f = prof_frame(fs->prof, row);
@@ -149,7 +155,7 @@ static const uint32_t *entries_of(struct frames *fs, struct frame_id row)
 	return &fs->entries[first];
 }
 
-/* ---- own -------------------------------------------------------------------------------------------------------- */
+/* ---- own ------------------------------------------------------------------------------------- */
 
 static int collect_own(struct frames *fs, const struct view_skip *skip)
 {
@@ -187,11 +193,12 @@ static int collect_own(struct frames *fs, const struct view_skip *skip)
 	return rc;
 }
 
-/* ---- inclusive -------------------------------------------------------------------------------------------------- */
+/* ---- inclusive ------------------------------------------------------------------------------- */
 
 /*
- * Once around the tree of stacks: what hangs below a row is known when it is left, and belongs to the groups of its frame that
- * do not stand further out as well. So it takes as long as there are rows, however deep they are.
+ * Once around the tree of stacks: what hangs below a row is known when it is left, and belongs to
+ * the groups of its frame that do not stand further out as well. So it takes as long as there are
+ * rows, however deep they are.
  */
 struct level {
 	uint32_t row;
@@ -226,7 +233,10 @@ static int is_frame(const struct prof_stack *s, uint32_t row)
 	return row && !s->stop;
 }
 
-/** open_groups() - @by is 1 on the way in and -1 on the way out, where what is open no more gets @cost. */
+/**
+ * open_groups() - @by is 1 on the way in and -1 on the way out, where what is open no more gets
+ * @cost.
+ */
 static void open_groups(struct frames *fs, struct walk *w, uint32_t row, const struct cost *cost)
 {
 	const struct prof_stack *s = prof_stack(fs->prof, (struct stack_id){ row });

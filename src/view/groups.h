@@ -7,8 +7,10 @@
 
 struct group {
 	struct cost cost, inclusive;
-	uint32_t
-		id; /* canonical stack, or thread; of a group of frames a stack, 0 where it has none of its own */
+	/*
+	 * canonical stack, or thread; of a group of frames a stack, 0 where it has none of its own
+	 */
+	uint32_t id;
 	uint32_t order;
 	uint64_t key;
 	struct view_frame frame;
@@ -27,7 +29,10 @@ static inline int cost_is_zero(const struct cost *cost)
 
 /** groups_add() - one more, lent until the next; NULL without memory. */
 struct group *groups_add(struct groups *groups, uint32_t id);
-/** groups_of_frames() - by function, module, file or line, with own and inclusive costs. O(frames of stacks). -ENOMEM. */
+/**
+ * groups_of_frames() - by function, module, file or line, with own and inclusive costs. O(frames of
+ * stacks). -ENOMEM.
+ */
 int groups_of_frames(const struct prof *prof, enum view_by by, const struct view_skip *skip,
 		     struct groups *groups, struct err *err);
 

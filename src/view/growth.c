@@ -19,8 +19,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /*
- * Where values fall by much, the low after each fall is kept. Returns how many lows there are; 0 where nothing falls:
- * then all points stay.
+ * Where values fall by much, the low after each fall is kept. Returns how many lows there are; 0
+ * where nothing falls: then all points stay.
  */
 static size_t keep_lows(struct sample *s, size_t count)
 {
@@ -58,7 +58,10 @@ static size_t keep_lows(struct sample *s, size_t count)
 	return lows;
 }
 
-/* Mann-Kendall: S = sum of sign(later - earlier); normal for n >= 6 or so, with the variance of tied values taken off. */
+/*
+ * Mann-Kendall: S = sum of sign(later - earlier); normal for n >= 6 or so, with the variance of
+ * tied values taken off.
+ */
 static double confidence(const struct sample *s, size_t n, double *sorted)
 {
 	double sum = 0, var = (double)n * ((double)n - 1) * (2 * (double)n + 5);
@@ -83,7 +86,10 @@ static double confidence(const struct sample *s, size_t n, double *sorted)
 	return z > 0 ? erf(z / sqrt(2)) : 0;
 }
 
-/* The value that stands at place @k once @v is in order (C. A. R. Hoare 1961); @v is left in no order. */
+/*
+ * The value that stands at place @k once @v is in order (C. A. R. Hoare 1961); @v is left in no
+ * order.
+ */
 static double select_at(double *v, size_t n, size_t k)
 {
 	size_t low = 0, high = n - 1;
@@ -101,7 +107,10 @@ static double select_at(double *v, size_t n, size_t k)
 			v[i++] = v[j];
 			v[j--] = swap;
 		}
-		/* @j ends the part that is at most the pivot; equal values stop both, so neither part is everything */
+		/*
+		 * @j ends the part that is at most the pivot; equal values stop both, so neither
+		 * part is everything
+		 */
 		if (k <= j)
 			high = j;
 		else
@@ -130,7 +139,10 @@ static double slope(const struct sample *s, size_t n, double *slopes)
 	return count ? median(slopes, count) : 0;
 }
 
-/* Neighbours become one point, the median of their values at the mean of their times; the new number of points. */
+/*
+ * Neighbours become one point, the median of their values at the mean of their times; the new
+ * number of points.
+ */
 static size_t squeeze(struct sample *s, size_t count, double *work)
 {
 	if (count <= GROWTH_POINTS_MAX)

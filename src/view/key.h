@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * key.h - what names a frame, and a path of frames, in every recording and build: 64 bits, computed alike here and in the page.
- * docs/api.md 2 is normative, tests/vectors/keys.json has examples.
+ * key.h - what names a frame, and a path of frames, in every recording and build: 64 bits, computed
+ * alike here and in the page. docs/api.md 2 is normative, tests/vectors/keys.json has examples.
  */
 #ifndef VIEW_KEY_H
 #define VIEW_KEY_H
@@ -16,7 +16,10 @@
 
 /** view_key_bytes() - of what names a frame; the upper half is the lane `hi`. O(len). */
 uint64_t view_key_bytes(const void *bytes, size_t len);
-/** view_key_function() - of a function in a module; NULL and "" are the same. Without a function: of the offset there. */
+/**
+ * view_key_function() - of a function in a module; NULL and "" are the same. Without a function: of
+ * the offset there.
+ */
 uint64_t view_key_function(const char *module, const char *function, uint64_t offset);
 /** view_key_mix() - of the node with frame @frame below @parent. */
 uint64_t view_key_mix(uint64_t parent, uint64_t frame);

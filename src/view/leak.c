@@ -107,7 +107,10 @@ static void judge(const struct samples *samples, struct sample_row *row)
 	double error =
 		sqrt(row->past[s.count - 1].error_bytes * row->past[s.count - 1].error_bytes +
 		     row->past[0].error_bytes * row->past[0].error_bytes);
-	/* blocks of one size, each standing for many bytes: the same sample again must come some times to be a trend */
+	/*
+	 * blocks of one size, each standing for many bytes: the same sample again must come some
+	 * times to be a trend
+	 */
 	double runtime = s.times[s.count - 1] - s.times[0];
 	int quiet =
 		samples->now_ns - row->now.last_ns > (samples->now_ns - samples->start_ns) * 2 / 3;

@@ -63,7 +63,10 @@ const struct pages_node *pages_tree_root(const struct pages_tree *tree)
 	return &tree->root->node;
 }
 
-/* What makes two frames the same node: names are lent from one pool, but equal ones may stand in several. */
+/*
+ * What makes two frames the same node: names are lent from one pool, but equal ones may stand in
+ * several.
+ */
 static uint64_t key_of(const struct pages_tree *tree, const struct page_frame *frame,
 		       const struct symbol *symbol)
 {
@@ -175,8 +178,8 @@ static int ends(const struct way *way)
 }
 
 /*
- * One frame of machine code: the functions that are inlined there are frames of their own, unless sites are told apart. @way goes
- * on to the next.
+ * One frame of machine code: the functions that are inlined there are frames of their own, unless
+ * sites are told apart. @way goes on to the next.
  */
 static const struct symbol *next_symbol(const struct pages_tree *tree, struct way *way,
 					const struct page_frame *frame)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.h - resident pages as a call tree: a pure function of a reading (model/pages.h), whose frames have been named, or are where they are shown. */
+/*
+ * pages.h - resident pages as a call tree: a pure function of a reading (model/pages.h), whose
+ * frames have been named, or are where they are shown.
+ */
 #ifndef VIEW_PAGES_H
 #define VIEW_PAGES_H
 
@@ -9,7 +12,10 @@
 #include "base/err.h"
 #include "model/pages.h"
 
-/** struct pages_tree_opt - zero-initialised: callees on top, functions, all of RSS and the page cache that was caused. */
+/**
+ * struct pages_tree_opt - zero-initialised: callees on top, functions, all of RSS and the page
+ * cache that was caused.
+ */
 struct pages_tree_opt {
 	uint32_t kinds;           /* bits 1 << enum pages_kind; 0 = PAGES_TREE_KINDS */
 	int reverse;              /* outermost frames on top, callees below */
@@ -18,15 +24,19 @@ struct pages_tree_opt {
 	unsigned depth;           /* levels; 0 = all */
 	size_t limit;             /* children of a node; 0 = all */
 	/*
-	 * Look up the names of @count frames (any may come again), before they are told apart. Asked level by level, for what hangs
-	 * below nodes that are shown: of most stacks a few frames. NULL: all are named.
+	 * Look up the names of @count frames (any may come again), before they are told apart.
+	 * Asked level by level, for what hangs below nodes that are shown: of most stacks a few
+	 * frames. NULL: all are named.
 	 */
 	void (*name)(void *ctx, const struct page_frame *const *frames, size_t count);
 	void *name_ctx;
 };
 #define PAGES_TREE_KINDS \
 	(1u << PAGES_ANON | 1u << PAGES_SHMEM | 1u << PAGES_FILE | 1u << PAGES_CACHE)
-/** pages_kind_is_cache() - whether such pages stand in the page cache: mapped files, shared memory, and what nobody has mapped. */
+/**
+ * pages_kind_is_cache() - whether such pages stand in the page cache: mapped files, shared memory,
+ * and what nobody has mapped.
+ */
 int pages_kind_is_cache(unsigned kind);
 
 /** struct pages_node - sums of all that hangs below, @self of what ends here. */
@@ -40,8 +50,11 @@ struct pages_node {
 	const struct symbol *symbol;                 /* NULL: no name is known */
 	struct pages_node **children;                /* largest first */
 	uint32_t count;
-	uint32_t
-		id; /* the same for the same path in every tree of one source, as far as 32 bits tell paths apart */
+	/*
+	 * the same for the same path in every tree of one source, as far as 32 bits tell paths
+	 * apart
+	 */
+	uint32_t id;
 };
 
 struct pages_tree;
@@ -53,15 +66,22 @@ void pages_tree_free(struct pages_tree *tree);
 void pages_tree_freep(struct pages_tree **tree);
 
 /**
- * pages_growth() - what @now has more than @then (NULL: nothing was there), row by row, as a process whose sums are those of its
- * rows; what became less is left out. NULL without memory; page_process_put() lets it go.
+ * pages_growth() - what @now has more than @then (NULL: nothing was there), row by row, as a
+ * process whose sums are those of its rows; what became less is left out. NULL without memory;
+ * page_process_put() lets it go.
  */
 struct page_process *pages_growth(const struct page_process *now, const struct page_process *then);
 
-/** pages_stack_first() - where in @stack who asked stands: the innermost frame that is no library's and no helper's; else 0. */
+/**
+ * pages_stack_first() - where in @stack who asked stands: the innermost frame that is no library's
+ * and no helper's; else 0.
+ */
 uint16_t pages_stack_first(const struct page_stack *stack);
 
-/** pages_category() - "nodeRust", "nodeCpp" (the main executable) or "systemLib"; of TezEdge's words. */
+/**
+ * pages_category() - "nodeRust", "nodeCpp" (the main executable) or "systemLib"; of TezEdge's
+ * words.
+ */
 const char *pages_category(const struct page_frame *frame, const struct symbol *symbol,
 			   const struct page_module *program);
 

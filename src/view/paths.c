@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paths.c - stacks that look the same in the source. A path is told by a 64-bit hash of what its frames show, seeded anew in
- * each process: of a million paths two are mistaken for one in one run of forty million.
+ * paths.c - stacks that look the same in the source. A path is told by a 64-bit hash of what its
+ * frames show, seeded anew in each process: of a million paths two are mistaken for one in one run
+ * of forty million.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +11,10 @@
 #include "base/intern.h"
 #include "view/groups.h"
 
-/* By stack row: the hash of what it shows, and the module whose unnamed functions its innermost entry is folded into. */
+/*
+ * By stack row: the hash of what it shows, and the module whose unnamed functions its innermost
+ * entry is folded into.
+ */
 struct shown {
 	uint64_t hash;
 	uint32_t folded; /* module row + 1 */

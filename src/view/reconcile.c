@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reconcile.c - one merge, by address, of mappings, resident pages, units, blocks and whatever else is known of a stretch. */
+/*
+ * reconcile.c - one merge, by address, of mappings, resident pages, units, blocks and whatever else
+ * is known of a stretch.
+ */
 #include "view/reconcile.h"
 
 #include <errno.h>
@@ -39,7 +42,10 @@ void merge_add(struct merge *m, unsigned class, int exact, const char *label, co
 		return;
 	m->sheet->class_bytes[class] += bytes;
 	m->sheet->class_shared_bytes[class] += shared;
-	/* neighbours mostly go to the lines that were met last; labels of one meaning may stand at two addresses */
+	/*
+	 * neighbours mostly go to the lines that were met last; labels of one meaning may stand at
+	 * two addresses
+	 */
 	for (size_t n = 0, i = m->share_count; i-- > 0 && n < 24; n++) {
 		struct share *s = &m->shares[i];
 		if (s->class == class && s->label == label && s->exact == (exact != 0)) {
@@ -62,7 +68,7 @@ void merge_add(struct merge *m, unsigned class, int exact, const char *label, co
 		(struct share){ label, how, bytes, shared, (uint8_t) class, exact != 0 };
 }
 
-/* ---- what covers an address ----------------------------------------------------------------------------------------- */
+/* ---- what covers an address ------------------------------------------------------------------ */
 
 /* glibc: eight bytes before a block are its header, its last eight are the next chunk's first. */
 static uint64_t chunk_end(uint64_t addr, uint64_t bytes)
@@ -112,7 +118,10 @@ static uint64_t slot_end(struct merge *m, const struct snapshot_unit *unit, uint
 	return m->slot_end;
 }
 
-/* A block begins: it is counted, once. Return: 0: it is none, since the walk says that it is free and frees were lost. */
+/*
+ * A block begins: it is counted, once. Return: 0: it is none, since the walk says that it is free
+ * and frees were lost.
+ */
 static int meet_block(struct merge *m, int chunks)
 {
 	const struct sheet_block *b = &m->in->blocks[m->block];
@@ -134,8 +143,8 @@ static int meet_block(struct merge *m, int chunks)
 }
 
 /*
- * What lies at @at, and up to where (at most @end): blocks first, then pieces. @chunks: of any size, with headers. The cursors
- * never go back.
+ * What lies at @at, and up to where (at most @end): blocks first, then pieces. @chunks: of any
+ * size, with headers. The cursors never go back.
  */
 static enum covers cover(struct merge *m, uint64_t at, uint64_t end,
 			 const struct snapshot_unit *unit, uint64_t *stop, uint32_t *group)
@@ -194,7 +203,7 @@ static enum covers cover(struct merge *m, uint64_t at, uint64_t end,
 	return COVER_GAP;
 }
 
-/* ---- units ----------------------------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 static void note_live(struct merge *m, uint32_t group, uint64_t bytes)
 {
@@ -211,8 +220,8 @@ static void note_waste(struct merge *m, uint32_t group, uint64_t bytes)
 }
 
 /*
- * A chunk with a live block that begins at @at and lies before @end as a whole, as most do: what cover() would tell of it in three steps,
- * at once. Return: where it ends; 0: it is no such chunk.
+ * A chunk with a live block that begins at @at and lies before @end as a whole, as most do: what
+ * cover() would tell of it in three steps, at once. Return: where it ends; 0: it is no such chunk.
  */
 static uint64_t sum_chunk(struct merge *m, const struct snapshot_unit *unit, uint64_t at,
 			  uint64_t end)
@@ -391,7 +400,7 @@ static void in_unit(struct merge *m, size_t index, uint64_t at, uint64_t end, ui
 	}
 }
 
-/* ---- stretches of pages ------------------------------------------------------------------------------------------------ */
+/* ---- stretches of pages ---------------------------------------------------------------------- */
 
 /* Of ranges in order: the one that holds @at, or up to where there is none. */
 #define FIND(list, count, cursor)                               \
@@ -588,7 +597,7 @@ static void absent(struct merge *m)
 	}
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static int by_line(const void *a, const void *b)
 {
@@ -649,7 +658,10 @@ static int make_lines(struct merge *m)
 	return 0;
 }
 
-/* What no line has must be just what was left over on the way: else some byte stands on two lines, or on none. */
+/*
+ * What no line has must be just what was left over on the way: else some byte stands on two lines,
+ * or on none.
+ */
 static int sum_is_right(const struct merge *m)
 {
 	uint64_t sum = 0;

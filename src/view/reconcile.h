@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reconcile.h - the balance sheet: every resident byte of a snapshot on one line, joined with the blocks that lived at that instant.
+ * reconcile.h - the balance sheet: every resident byte of a snapshot on one line, joined with the
+ * blocks that lived at that instant.
  *
- * Words. A unit is the smallest stretch that an allocator can give back as a whole. Its owners are the groups (stacks, functions ...)
- * with a live or wasted byte in it, and the pseudo groups for cached and for unrecorded blocks. Free bytes of a unit with owners are
- * holes, and go to them in proportion to their bytes; without owners they are free pages. alone: bytes of the units whose owners are
- * all in one group, which is what comes back when it frees everything; never to be added up.
+ * Words. A unit is the smallest stretch that an allocator can give back as a whole. Its owners are
+ * the groups (stacks, functions ...) with a live or wasted byte in it, and the pseudo groups for
+ * cached and for unrecorded blocks. Free bytes of a unit with owners are holes, and go to them in
+ * proportion to their bytes; without owners they are free pages. alone: bytes of the units whose
+ * owners are all in one group, which is what comes back when it frees everything; never to be added
+ * up.
  */
 #ifndef VIEW_RECONCILE_H
 #define VIEW_RECONCILE_H
@@ -33,9 +36,14 @@ struct sheet_group {
 	uint64_t live_bytes, blocks; /* on resident pages; number of blocks, resident or not */
 	uint64_t waste_bytes, hole_bytes, unit_bytes, alone_bytes, alone_without_caches_bytes;
 	uint64_t untouched_bytes, swapped_bytes, mapped_bytes;
-	uint8_t allocator; /* that has a unit of its, 1 + its number in the snapshot; 0: none is known */
+	/* that has a unit of its, 1 + its number in the snapshot; 0: none is known */
+	uint8_t allocator;
 	uint32_t age_ms
-		[3]; /* of its blocks: 5, 50 and 95 % are younger; where they are many, of some thousands that lie all over it */
+		/*
+		 * of its blocks: 5, 50 and 95 % are younger; where they are many, of some thousands
+		 * that lie all over it
+		 */
+		[3];
 };
 
 struct sheet_line {
@@ -58,7 +66,9 @@ struct sheet_pin {
 #define SHEET_PAIRS 8
 #define SHEET_PINS 8
 
-/** One share of a mapping: what of it is resident, what of that somebody's, and who has most of it. */
+/**
+ * One share of a mapping: what of it is resident, what of that somebody's, and who has most of it.
+ */
 struct sheet_cell {
 	uint64_t resident_bytes, owned_bytes, votes;
 	uint32_t group;
@@ -106,9 +116,10 @@ struct sheet {
 enum { SHEET_GROUP_CACHES, SHEET_GROUP_UNRECORDED, SHEET_GROUP_OWN, SHEET_PSEUDO };
 
 /**
- * reconcile() - a pure function of its input, O(blocks + units + pages) and one radix sort of the blocks; integers only. Memory: 32
- * bytes a group, a table of 65,536 sets of owners. The sum is checked before it returns: lines + unexplained = RSS.
- * Return: sheet_free(); NULL with @err: -ENOMEM, or -EBADMSG where the sum does not come out (a fault of ours).
+ * reconcile() - a pure function of its input, O(blocks + units + pages) and one radix sort of the
+ * blocks; integers only. Memory: 32 bytes a group, a table of 65,536 sets of owners. The sum is
+ * checked before it returns: lines + unexplained = RSS. Return: sheet_free(); NULL with @err:
+ * -ENOMEM, or -EBADMSG where the sum does not come out (a fault of ours).
  */
 struct sheet *reconcile(const struct sheet_input *input, struct err *err);
 void sheet_free(struct sheet *sheet);

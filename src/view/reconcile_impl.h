@@ -22,7 +22,9 @@ struct owner {
 	uint64_t bytes;
 };
 
-/** One unit under way: a page of chunks, or a slab that lies in several stretches of resident pages. */
+/**
+ * One unit under way: a page of chunks, or a slab that lies in several stretches of resident pages.
+ */
 struct unit_sum {
 	uint64_t resident, shared;
 	uint64_t live, waste, metadata, free, cached,
@@ -71,13 +73,16 @@ void merge_add(struct merge *m, unsigned class, int exact, const char *label, co
 /** unit_begin(), unit_owner() - a fresh unit; @group has @bytes in it. */
 void unit_begin(struct merge *m);
 void unit_owner(struct merge *m, uint32_t group, uint64_t bytes);
-/** unit_end() - all of @unit (NULL: no allocator's that was walked; @label is the mapping's) is in m->sum. */
+/**
+ * unit_end() - all of @unit (NULL: no allocator's that was walked; @label is the mapping's) is in
+ * m->sum.
+ */
 void unit_end(struct merge *m, const struct snapshot_unit *unit, const char *label);
 /** map_begin() - the strips, empty. -1: no memory. */
 int map_begin(struct merge *m);
 /**
- * map_note() - of [@start, @end), in rising order, @resident bytes are there and @owned of them somebody's, most of these @group's:
- * spread evenly.
+ * map_note() - of [@start, @end), in rising order, @resident bytes are there and @owned of them
+ * somebody's, most of these @group's: spread evenly.
  */
 void map_note(struct merge *m, uint64_t start, uint64_t end, uint64_t resident, uint64_t owned,
 	      uint32_t group);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reconcile_map.c - where in the arenas what is used lies: a strip a mapping of an allocator's, cut into equal cells. */
+/*
+ * reconcile_map.c - where in the arenas what is used lies: a strip a mapping of an allocator's, cut
+ * into equal cells.
+ */
 #include <stdlib.h>
 #include <string.h>
 

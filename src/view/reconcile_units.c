@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reconcile_units.c - what one unit comes to: its owners, its holes, what comes back if one of them lets go. */
+/*
+ * reconcile_units.c - what one unit comes to: its owners, its holes, what comes back if one of them
+ * lets go.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +64,10 @@ static void note_pair(struct merge *m, uint32_t a, uint32_t b, uint64_t bytes)
 	}
 }
 
-/* Holes to owners by their bytes: what is rounded off goes on to the next, so that all of it is given out. */
+/*
+ * Holes to owners by their bytes: what is rounded off goes on to the next, so that all of it is
+ * given out.
+ */
 static void give_holes(struct merge *m, uint64_t holes, uint64_t owned)
 {
 	unsigned __int128 before = 0;
@@ -105,7 +111,10 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Of slots it is known how many are in use and cached, but not where: from what no block has, as far as that goes. */
+/*
+ * Of slots it is known how many are in use and cached, but not where: from what no block has, as
+ * far as that goes.
+ */
 static void divide_gap(struct merge *m, const struct snapshot_unit *unit)
 {
 	struct unit_sum *u = &m->sum;
@@ -156,7 +165,10 @@ static void count_free_pages(struct merge *m, const struct snapshot_unit *unit, 
 	}
 }
 
-/* Lines take what is shared in the order in which they are told; one unit's pages are shared as a whole or not. */
+/*
+ * Lines take what is shared in the order in which they are told; one unit's pages are shared as a
+ * whole or not.
+ */
 static uint64_t take_shared(uint64_t *shared, uint64_t bytes)
 {
 	uint64_t taken = least(*shared, bytes);
@@ -179,7 +191,10 @@ void unit_end(struct merge *m, const struct snapshot_unit *unit, const char *lab
 		u->free += u->gap;
 		u->gap = 0;
 	}
-	/* in a recording that knows every block the rest in use lies on some list, or is the allocator's own */
+	/*
+	 * in a recording that knows every block the rest in use lies on some list, or is the
+	 * allocator's own
+	 */
 	if (m->in->complete) {
 		u->cached += u->gap;
 		sheet->unrecorded_bytes += u->gap;
@@ -254,7 +269,7 @@ void sets_finish(struct merge *m)
 					 sheet->groups[sheet->pairs[i].b].alone_bytes;
 }
 
-/* ---- top pins -------------------------------------------------------------------------------------------------------- */
+/* ---- top pins -------------------------------------------------------------------------------- */
 
 static size_t block_before(const struct sheet_input *in, uint64_t addr)
 {
@@ -326,13 +341,16 @@ void pins_finish(struct merge *m)
 {
 	for (size_t i = 0; i < m->s->unit_count && m->in->recorded; i++) {
 		const struct snapshot_unit *u = &m->s->units[i];
-		/* of further arenas nothing below the top goes back anyway unless it is a whole heap */
+		/*
+		 * of further arenas nothing below the top goes back anyway unless it is a whole
+		 * heap
+		 */
 		if (u->kind == SNAPSHOT_CHUNKS && u->flags & SNAPSHOT_MAIN)
 			pins_of(m, u);
 	}
 }
 
-/* ---- ages ------------------------------------------------------------------------------------------------------------- */
+/* ---- ages ------------------------------------------------------------------------------------ */
 
 /* What would stand at @want if @ages were sorted. */
 static uint32_t select_age(uint32_t *ages, size_t count, size_t want)
@@ -360,7 +378,10 @@ static uint32_t select_age(uint32_t *ages, size_t count, size_t want)
 	return ages[want];
 }
 
-/* Of so many blocks the ages are told from all of them, of more from one in so many (a power of two), by address. */
+/*
+ * Of so many blocks the ages are told from all of them, of more from one in so many (a power of
+ * two), by address.
+ */
 static unsigned age_shift(uint64_t blocks)
 {
 	return blocks < 2 * AGES ? 0 : 63u - (unsigned)__builtin_clzll(blocks / AGES);
@@ -404,7 +425,7 @@ int ages_finish(struct merge *m)
 	return rc;
 }
 
-/* ---- sorting ----------------------------------------------------------------------------------------------------------- */
+/* ---- sorting --------------------------------------------------------------------------------- */
 
 static void insert_all(struct sheet_block *blocks, size_t count)
 {
@@ -458,8 +479,9 @@ static void sort_all(struct sheet_block *blocks, size_t count)
 }
 
 /*
- * Heaps grow upwards, and blocks come in the order of their allocation: most of them are in order already. The others are taken out,
- * sorted, and merged in again from the top. Where they are more than a quarter, all are sorted.
+ * Heaps grow upwards, and blocks come in the order of their allocation: most of them are in order
+ * already. The others are taken out, sorted, and merged in again from the top. Where they are more
+ * than a quarter, all are sorted.
  */
 void blocks_sort(struct sheet_block *blocks, size_t count)
 {
@@ -469,7 +491,10 @@ void blocks_sort(struct sheet_block *blocks, size_t count)
 		sort_all(blocks, count);
 		return;
 	}
-	/* one far above all others would make strays of all that follow: in order is what is not above its successor's successor */
+	/*
+	 * one far above all others would make strays of all that follow: in order is what is not
+	 * above its successor's successor
+	 */
 	uint64_t top = 0;
 	for (size_t i = 0; i < count; i++) {
 		uint64_t addr = blocks[i].addr;

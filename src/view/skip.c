@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * skip.c - who asked? Allocation wrappers, the language's standard library and what stands above main are told by their names,
- * and by the patterns that the user gave.
+ * skip.c - who asked? Allocation wrappers, the language's standard library and what stands above
+ * main are told by their names, and by the patterns that the user gave.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -30,11 +30,12 @@ static int is_one_of(const char *text, size_t len, const char *const *words, siz
 	return 0;
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /*
- * A wrapper is called as what it wraps, with a library's prefix before and a variant behind: "g_try_malloc0", "zmalloc_usable".
- * Only what is known on either side counts, so that "alloc_nodes" or "leak_malloc_here" are somebody's own code.
+ * A wrapper is called as what it wraps, with a library's prefix before and a variant behind:
+ * "g_try_malloc0", "zmalloc_usable". Only what is known on either side counts, so that
+ * "alloc_nodes" or "leak_malloc_here" are somebody's own code.
  */
 static const char *const stems[] = { "reallocarray", "posix_memalign", "aligned_alloc", "memalign",
 				     "realloc",      "malloc",         "calloc",        "zalloc",
@@ -197,7 +198,10 @@ static const char *const known[] = {
 	"ast_mem_alloc",
 };
 
-/* Behind the last "::" that is not inside of template arguments, up to parameters or a compiler's ".part.0". */
+/*
+ * Behind the last "::" that is not inside of template arguments, up to parameters or a compiler's
+ * ".part.0".
+ */
 static size_t last_word(const char *name, const char **word, const char **scope_end)
 {
 	const char *at = name, *begin = name, *scope = NULL;
@@ -262,7 +266,10 @@ static int is_helper(const char *name)
 	return 0;
 }
 
-/** rust_type() - behind what says how a type is referred to: "&mut dyn core::fmt::Write" is core::fmt::Write. */
+/**
+ * rust_type() - behind what says how a type is referred to: "&mut dyn core::fmt::Write" is
+ * core::fmt::Write.
+ */
 static const char *rust_type(const char *at)
 {
 	static const char *const marks[] = {
@@ -278,8 +285,9 @@ static const char *rust_type(const char *at)
 }
 
 /**
- * is_rust_standard() - "<u64 as core::fmt::Display>::fmt" or "<alloc::vec::Vec<T> as ..>": the standard library's trait
- * for a type that is not the program's, whose types have a path; or a type of the standard library.
+ * is_rust_standard() - "<u64 as core::fmt::Display>::fmt" or "<alloc::vec::Vec<T> as ..>": the
+ * standard library's trait for a type that is not the program's, whose types have a path; or a type
+ * of the standard library.
  */
 static int is_rust_standard(const char *name)
 {
@@ -327,7 +335,7 @@ enum view_role view_role(const char *name)
 	return is_helper(name) ? VIEW_HELPER : VIEW_OWN;
 }
 
-/* ---- what is asked for ------------------------------------------------------------------------------------------ */
+/* ---- what is asked for ----------------------------------------------------------------------- */
 
 struct view_skip *view_skip_new(int off, const char *const *regexes, size_t count, struct err *err)
 {
@@ -371,7 +379,7 @@ enum view_role view_skip_role(const struct view_skip *skip, const char *function
 	return skip && skip->off && role != VIEW_START ? VIEW_OWN : role;
 }
 
-/* ---- by frame ---------------------------------------------------------------------------------------------------- */
+/* ---- by frame -------------------------------------------------------------------------------- */
 
 #define UNKNOWN 0xff
 

@@ -18,7 +18,7 @@ struct suppress {
 	int applied;
 };
 
-/* ---- what runtimes keep ------------------------------------------------------------------------------------------ */
+/* ---- what runtimes keep ---------------------------------------------------------------------- */
 
 enum built_in { CXX_POOL, RUST_MAIN, LIBC_NAMES, LIBC_LOCALE, LIBC_STDIO, LIBC_TLS, BUILT_IN };
 
@@ -101,7 +101,10 @@ static int is_rust_start(const struct prof *prof, struct stack_id id)
 	return 0;
 }
 
-/* Memory for exceptions that are thrown when there is none left: one block, made when the library is loaded, and kept. */
+/*
+ * Memory for exceptions that are thrown when there is none left: one block, made when the library
+ * is loaded, and kept.
+ */
 static int is_cxx_pool(const struct prof *prof, struct stack_id id, const struct cost *cost)
 {
 	if (cost->leaked != 1 || cost->leaked_bytes > POOL_MAX)
@@ -140,9 +143,12 @@ static enum built_in built_in_of(const struct prof *prof, struct stack_id id,
 	return BUILT_IN;
 }
 
-/* ---- patterns ---------------------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Each '*' takes as little as it can: what follows is looked for from there on, so it takes no longer than both lengths multiplied. */
+/*
+ * Each '*' takes as little as it can: what follows is looked for from there on, so it takes no
+ * longer than both lengths multiplied.
+ */
 int suppress_matches(const char *pattern, const char *name)
 {
 	int anchored = *pattern == '^';
@@ -183,7 +189,7 @@ static int frame_matches(const struct prof *prof, const struct prof_frame *f, co
 	return 0;
 }
 
-/* ---- rules ------------------------------------------------------------------------------------------------------- */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 struct suppress *suppress_new(int built_in, struct err *err)
 {
@@ -270,9 +276,12 @@ int suppress_add_pattern(struct suppress *s, const char *pattern, struct err *er
 	return add_rule(s, pattern, len, err);
 }
 
-/* ---- the run ------------------------------------------------------------------------------------------------------ */
+/* ---- the run --------------------------------------------------------------------------------- */
 
-/** rule_of_frame() - the first pattern that fits; @s->count: none. Remembered in @known, 1 more, 0 = not looked at yet. */
+/**
+ * rule_of_frame() - the first pattern that fits; @s->count: none. Remembered in @known, 1 more, 0 =
+ * not looked at yet.
+ */
 static size_t rule_of_frame(const struct suppress *s, const struct prof *prof, struct frame_id id,
 			    uint32_t *known)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - stacks grouped and sorted. Groups stay small (cost and one example) until a row is spelled out. */
+/*
+ * table.c - stacks grouped and sorted. Groups stay small (cost and one example) until a row is
+ * spelled out.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +62,10 @@ static int by_key(const void *a, const void *b)
 	const struct group *x = a, *y = b;
 	if (x->key != y->key)
 		return x->key < y->key ? 1 : -1;
-	/* Where the asked cost is equal, more bytes first, then the order of definition: the same file prints the same. */
+	/*
+	 * Where the asked cost is equal, more bytes first, then the order of definition: the same
+	 * file prints the same.
+	 */
 	if (x->cost.allocated_bytes != y->cost.allocated_bytes)
 		return x->cost.allocated_bytes < y->cost.allocated_bytes ? 1 : -1;
 	return x->order < y->order ? -1 : x->order > y->order;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * touched.c - the sheet's other book: what no allocator and no call explains has at least been touched by somebody, and a reading of
- * resident pages says by whom. Mappings have the same names in both.
+ * touched.c - the sheet's other book: what no allocator and no call explains has at least been
+ * touched by somebody, and a reading of resident pages says by whom. Mappings have the same names
+ * in both.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -120,7 +121,10 @@ static uint64_t sum_of(const struct explain *e, const char *label)
 	return sum;
 }
 
-/* So that those of @label are @bytes together, which are less than they say: the reading is of another moment. */
+/*
+ * So that those of @label are @bytes together, which are less than they say: the reading is of
+ * another moment.
+ */
 static void scale(struct explain *e, const char *label, uint64_t bytes)
 {
 	size_t count, at = explain_touched(e, label, &count);

@@ -13,7 +13,10 @@ struct way {
 	uint32_t entry;
 };
 
-/** struct build - the tree while it grows: nodes in order of appearance, found by (parent, function, module). */
+/**
+ * struct build - the tree while it grows: nodes in order of appearance, found by (parent, function,
+ * module).
+ */
 struct build {
 	const struct prof *prof;
 	struct view_node *nodes;
@@ -29,15 +32,15 @@ struct build {
 	uint32_t *same; /* by frame: the first one that makes the same node */
 	uint32_t frame_count, frame_cap;
 	struct idtab frame_tab;
-	uint32_t *
-		first_of; /* by frame row: where its entries begin among @frames; 0 = not entered yet */
+	/* by frame row: where its entries begin among @frames; 0 = not entered yet */
+	uint32_t *first_of;
 	uint32_t stop_of[STACK_STOP_MAX];
 	struct view_self *selfs;
 	uint32_t self_count, self_cap;
 	uint32_t *path; /* whole_stack()'s way back up */
 	uint32_t path_cap;
-	struct way *
-		rest; /* by node, inverted only: what of the one stack that got there is not entered yet */
+	/* by node, inverted only: what of the one stack that got there is not entered yet */
+	struct way *rest;
 	uint32_t rest_cap, nodes_max, cut;
 	int full; /* a node was refused */
 };
@@ -59,7 +62,7 @@ static inline void *grown(void *items, uint32_t count, uint32_t *cap, size_t ite
 	return items;
 }
 
-/* ---- frames ---------------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static int is_same(const struct view_frame *a, const struct view_frame *b)
 {
@@ -98,7 +101,9 @@ static uint32_t add_frame(struct build *b, const struct view_frame *frame)
 	return id;
 }
 
-/** first_entry() - the number of a frame row's innermost entry, the others follow; 0 without memory. */
+/**
+ * first_entry() - the number of a frame row's innermost entry, the others follow; 0 without memory.
+ */
 static uint32_t first_entry(struct build *b, struct frame_id row)
 {
 	uint32_t first = b->first_of[row.v];
@@ -117,7 +122,7 @@ static uint32_t first_entry(struct build *b, struct frame_id row)
 	return first;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static uint32_t add_node(struct build *b, uint32_t parent, uint32_t frame)
 {
@@ -133,7 +138,10 @@ static uint32_t add_node(struct build *b, uint32_t parent, uint32_t frame)
 	return b->count++;
 }
 
-/** through() - @node, which a stack comes to by way of @frame, perhaps another line of the same function. */
+/**
+ * through() - @node, which a stack comes to by way of @frame, perhaps another line of the same
+ * function.
+ */
 static uint32_t through(struct build *b, uint32_t node, uint32_t frame)
 {
 	struct view_node *n = &b->nodes[node];
@@ -143,9 +151,9 @@ static uint32_t through(struct build *b, uint32_t node, uint32_t frame)
 }
 
 /**
- * child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child), or where
- * there may be no more nodes (build.full). The
- * first child of a node is known to it, and most have no other one; the others are found in a table.
+ * child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the
+ * root, never a child), or where there may be no more nodes (build.full). The first child of a node
+ * is known to it, and most have no other one; the others are found in a table.
  */
 static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 {
@@ -206,8 +214,9 @@ static uint32_t enter_frame(struct build *b, uint32_t node, struct frame_id row,
 }
 
 /**
- * whole_stack() - the node of a stack row with all its entries; remembered, so each row is entered once. Goes down to the
- * nearest remembered caller and comes back up, without recursion: stacks are up to 65 535 frames deep.
+ * whole_stack() - the node of a stack row with all its entries; remembered, so each row is entered
+ * once. Goes down to the nearest remembered caller and comes back up, without recursion: stacks are
+ * up to 65 535 frames deep.
  */
 static uint32_t whole_stack(struct build *b, struct stack_id stack)
 {
@@ -245,12 +254,13 @@ static uint32_t enter_top_down(struct build *b, struct stack_id stack)
 	return enter_frame(b, node, s->frame, hidden);
 }
 
-/* ---- inverted ---------------------------------------------------------------------------------------------------- */
+/* ---- inverted -------------------------------------------------------------------------------- */
 
 /*
- * Turned around, stacks share nothing but a few inner frames, and recursion makes them deep: 20,000 stacks of up to 20,000
- * frames would be 200 million nodes. So a stack is entered up to where nobody else came; the rest stands in the recording
- * (build.rest) and moves on by a node when another stack comes by. At the end what room is left is shared out among the rests.
+ * Turned around, stacks share nothing but a few inner frames, and recursion makes them deep: 20,000
+ * stacks of up to 20,000 frames would be 200 million nodes. So a stack is entered up to where
+ * nobody else came; the rest stands in the recording (build.rest) and moves on by a node when
+ * another stack comes by. At the end what room is left is shared out among the rests.
  */
 
 /** way_next() - the next entry of @way in @frame. Return: 1, 0 at the end, -1 without memory. */
@@ -292,7 +302,10 @@ static void note_cut(struct build *b, uint32_t self)
 	b->cut++;
 }
 
-/** step_out() - move the rest of @node's stack, and its cost, to a node of its own. Return: that one, @node at the end; 0 without memory. */
+/**
+ * step_out() - move the rest of @node's stack, and its cost, to a node of its own. Return: that
+ * one, @node at the end; 0 without memory.
+ */
 static uint32_t step_out(struct build *b, uint32_t node)
 {
 	struct way way = b->rest[node];
@@ -314,7 +327,10 @@ static uint32_t step_out(struct build *b, uint32_t node)
 	return set_rest(b, next, way) < 0 ? 0 : next;
 }
 
-/** enter_inverted() - *@end: where @stack ends, for now; *@cut: it goes on, but there is no room. Return: 0, -1 without memory. */
+/**
+ * enter_inverted() - *@end: where @stack ends, for now; *@cut: it goes on, but there is no room.
+ * Return: 0, -1 without memory.
+ */
 static int enter_inverted(struct build *b, struct stack_id stack, uint32_t *end, int *cut)
 {
 	const struct prof_stack *s = prof_stack(b->prof, stack);
@@ -413,7 +429,10 @@ static int fill(struct build *b, int inverted, struct err *err)
 	return 0;
 }
 
-/** sort_children() - descending by cost, first come first where equal. Most nodes have one child, nearly all others a few. */
+/**
+ * sort_children() - descending by cost, first come first where equal. Most nodes have one child,
+ * nearly all others a few.
+ */
 static void sort_children(const struct view_node *nodes, uint32_t *children, uint32_t count)
 {
 	for (uint32_t i = 1; i < count; i++) {
@@ -450,7 +469,10 @@ static void sort_many(const struct view_node *nodes, uint32_t *children, uint32_
 
 #define CHILDREN_FEW 16
 
-/** lay_out() - the nodes stay where they are: a list names the children of each, one after the other; NULL without memory. */
+/**
+ * lay_out() - the nodes stay where they are: a list names the children of each, one after the
+ * other; NULL without memory.
+ */
 static uint32_t *lay_out(struct build *b)
 {
 	struct view_node *nodes = b->nodes;
@@ -485,7 +507,10 @@ static uint32_t *lay_out(struct build *b)
 	return children;
 }
 
-/** Below this part of all allocations and bytes a module's unnamed functions are no matter of their own. */
+/**
+ * Below this part of all allocations and bytes a module's unnamed functions are no matter of their
+ * own.
+ */
 #define UNNAMED_MATTERS 10
 
 uint8_t *view_choose_folds(const struct prof *prof)

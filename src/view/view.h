@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.h - pure functions of a reading: rows for tables and JSON, a call tree for flame graphs and text trees.
+ * view.h - pure functions of a reading: rows for tables and JSON, a call tree for flame graphs and
+ * text trees.
  */
 #ifndef VIEW_VIEW_H
 #define VIEW_VIEW_H
@@ -44,23 +45,28 @@ struct view_frame {
 	const char *file; /* NULL = unknown */
 	uint32_t line;
 	uint8_t inlined;
-	uint8_t folded; /* stands for all functions without a name that @module has there: @offset is one example */
+	/* stands for all functions without a name that @module has there: @offset is one example */
+	uint8_t folded;
 };
 
 /**
- * view_frames() - the frames of @stack, innermost first, inlined ones unfolded, allocator wrappers (operator new,
- * operator new[]; the rule is in view/frames.c) at the inner end left out: the first is the caller of the outermost
- * allocator call. Return: the number written, at most @max; @stop receives the reason a partial stack ended (0 complete).
+ * view_frames() - the frames of @stack, innermost first, inlined ones unfolded, allocator wrappers
+ * (operator new, operator new[]; the rule is in view/frames.c) at the inner end left out: the first
+ * is the caller of the outermost allocator call. Return: the number written, at most @max; @stop
+ * receives the reason a partial stack ended (0 complete).
  */
 size_t view_frames(const struct prof *prof, struct stack_id stack, struct view_frame *out,
 		   size_t max, unsigned *stop);
 
 /**
- * view_is_wrapper() - 1 for a function that is itself an allocator call (operator new and its mangled names, malloc and
- * its kin): at the inner end of a stack it is left out.
+ * view_is_wrapper() - 1 for a function that is itself an allocator call (operator new and its
+ * mangled names, malloc and its kin): at the inner end of a stack it is left out.
  */
 int view_is_wrapper(const char *function);
-/** view_stop_label() - "[partial: too_deep]": the outermost entry of a stack that ended early; NULL for 0. */
+/**
+ * view_stop_label() - "[partial: too_deep]": the outermost entry of a stack that ended early; NULL
+ * for 0.
+ */
 const char *view_stop_label(unsigned stop);
 
 /** What a function tells about why memory is held. */
@@ -74,22 +80,26 @@ enum view_role {
 enum view_role view_role(const char *function);
 
 /**
- * struct view_skip - which functions do not count as who asked: helpers and the standard library, at the inner end of a stack.
- * view_skip_new() - these and what matches one of @count POSIX extended patterns; with @off only the latter. -EINVAL for a bad
- * pattern. view_skip_freep() accepts NULL. A NULL one means the known ones.
+ * struct view_skip - which functions do not count as who asked: helpers and the standard library,
+ * at the inner end of a stack. view_skip_new() - these and what matches one of @count POSIX
+ * extended patterns; with @off only the latter. -EINVAL for a bad pattern. view_skip_freep()
+ * accepts NULL. A NULL one means the known ones.
  */
 struct view_skip;
 struct view_skip *view_skip_new(int off, const char *const *regexes, size_t count, struct err *err);
 void view_skip_freep(struct view_skip **skip);
 /** view_skip_role() - view_role() under @skip: VIEW_HELPER for what matches. */
 enum view_role view_skip_role(const struct view_skip *skip, const char *function);
-/** view_skip_count() - how many of @frames, innermost first, are skipped; 0 where none of them would be left. */
+/**
+ * view_skip_count() - how many of @frames, innermost first, are skipped; 0 where none of them would
+ * be left.
+ */
 size_t view_skip_count(const struct view_skip *skip, const struct view_frame *frames, size_t count);
 
 struct view_row {
 	struct cost cost; /* own: of the stacks whose innermost frame is this one */
-	struct cost
-		inclusive; /* of all stacks in which it stands, each once; groups of frames only */
+	/* of all stacks in which it stands, each once; groups of frames only */
+	struct cost inclusive;
 	struct stack_id stack;   /* VIEW_BY_STACK: the stack; others: one example */
 	struct view_frame frame; /* the group's frame; unused for stack and thread */
 	uint32_t tid;            /* VIEW_BY_THREAD */
@@ -105,8 +115,8 @@ struct view_opt {
 	const struct view_skip *skip; /* lent; NULL: the known ones */
 };
 struct view_table {
-	struct view_row *
-		rows; /* the first @count of @total; sorted descending by the asked cost, then by frames */
+	/* the first @count of @total; sorted descending by the asked cost, then by frames */
+	struct view_row *rows;
 	size_t count, total; /* groups with all-zero costs are left out of both */
 	size_t nonzero;      /* of @total: that have any of the cost they are sorted by */
 	enum view_by by;
@@ -118,8 +128,8 @@ static inline int view_by_frames(enum view_by by)
 	return by != VIEW_BY_STACK && by != VIEW_BY_THREAD;
 }
 /**
- * view_table_new() - group the stacks; O(frames of stacks). Rows that differ only in hidden allocator calls are merged.
- * view_table_free() accepts NULL.
+ * view_table_new() - group the stacks; O(frames of stacks). Rows that differ only in hidden
+ * allocator calls are merged. view_table_free() accepts NULL.
  */
 struct view_table *view_table_new(const struct prof *prof, const struct view_opt *opt,
 				  struct err *err);
@@ -127,16 +137,18 @@ void view_table_free(struct view_table *table);
 void view_table_freep(struct view_table **table);
 
 /**
- * view_each() - call @row for every group in order without holding them all: what an unlimited JSON needs.
- * A nonzero return of @row ends the walk and is returned; negative errno with @err where grouping fails.
+ * view_each() - call @row for every group in order without holding them all: what an unlimited JSON
+ * needs. A nonzero return of @row ends the walk and is returned; negative errno with @err where
+ * grouping fails.
  */
 int view_each(const struct prof *prof, const struct view_opt *opt,
 	      int (*row)(void *ctx, const struct view_row *row), void *ctx, struct err *err);
 
 /**
- * Call paths as their source shows them: stacks whose frames are the same functions at the same lines. Two calls on one line
- * are one path, and so is what differs within skipped wrappers only by its line. Where a function has no line, its name stands
- * for it; functions without a name are told apart as in a tree with VIEW_TREE_FOLD_UNNAMED.
+ * Call paths as their source shows them: stacks whose frames are the same functions at the same
+ * lines. Two calls on one line are one path, and so is what differs within skipped wrappers only by
+ * its line. Where a function has no line, its name stands for it; functions without a name are told
+ * apart as in a tree with VIEW_TREE_FOLD_UNNAMED.
  */
 struct view_path {
 	struct cost cost;
@@ -157,8 +169,9 @@ size_t view_path_frames(const struct prof *prof, const struct view_paths *paths,
 			struct stack_id stack, struct view_frame *out, size_t max, unsigned *stop);
 
 /**
- * A call tree: node 0 is the root, a parent comes before its children. A compiler has more than a million nodes, but a tenth
- * of them allocate, and some ten thousand frames: both stand beside the nodes.
+ * A call tree: node 0 is the root, a parent comes before its children. A compiler has more than a
+ * million nodes, but a tenth of them allocate, and some ten thousand frames: both stand beside the
+ * nodes.
  */
 struct view_node {
 	uint64_t total; /* of the tree's cost, what hangs below included */
@@ -186,18 +199,21 @@ struct view_tree {
 };
 enum { VIEW_TREE_INVERTED = 1, VIEW_TREE_FOLD_UNNAMED = 2 };
 /**
- * Nodes of an inverted tree, at most. A compiler's has fewer, but where a program recurses deeply and allocates on each level
- * each call path would have as many of its own as it is deep: they share out the room, and the outermost callers of the longest are
- * left out.
+ * Nodes of an inverted tree, at most. A compiler's has fewer, but where a program recurses deeply
+ * and allocates on each level each call path would have as many of its own as it is deep: they
+ * share out the room, and the outermost callers of the longest are left out.
  */
 #define VIEW_TREE_INVERTED_MAX (1u << 22)
 #define VIEW_CUT_LABEL "[callers left out]"
 /**
- * view_tree_new() - fold stacks into a tree of functions (same function, module: same node), callers on top unless
- * @how has VIEW_TREE_INVERTED. Stacks that ended early hang below a node named view_stop_label(). O(stacks), inverted
- * O(stacks * depth). VIEW_TREE_FOLD_UNNAMED makes one node (view_frame.folded) of neighbours without a name in one
- * module, for readers to whom an address between names says nothing; a module without any names where much is allocated
- * keeps its addresses, as there is nothing else to tell its call paths apart.
+ * view_tree_new() - fold stacks into a tree of functions (same function, module: same node),
+ * callers on top unless
+ * @how has VIEW_TREE_INVERTED. Stacks that ended early hang below a node named view_stop_label().
+ * O(stacks), inverted
+ * O(stacks * depth). VIEW_TREE_FOLD_UNNAMED makes one node (view_frame.folded) of neighbours
+ * without a name in one module, for readers to whom an address between names says nothing; a module
+ * without any names where much is allocated keeps its addresses, as there is nothing else to tell
+ * its call paths apart.
  */
 struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, unsigned how,
 				struct err *err);

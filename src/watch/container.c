@@ -31,7 +31,9 @@ static size_t hex_run(const char *text)
 	return len;
 }
 
-/* "docker-<id>.scope", "/docker/<id>", "libpod-<id>.scope", "cri-containerd-<id>.scope" and so on. */
+/*
+ * "docker-<id>.scope", "/docker/<id>", "libpod-<id>.scope", "cri-containerd-<id>.scope" and so on.
+ */
 static int names_id(const char *cgroups, const char *id)
 {
 	size_t len = strlen(id);
@@ -52,7 +54,7 @@ int container_holds(const char *id, pid_t pid)
 	return names_id(text, id);
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static int is_name(const char *text)
 {

@@ -47,8 +47,9 @@ static void add(struct samples *s, pid_t pid)
 }
 
 /*
- * A reading is made when a quarter of the time since the first has passed, so that the last one is never old beside what the
- * program ran; but reading takes a fifth of a CPU at most, and once the watch's share of one earns a reading a second, that.
+ * A reading is made when a quarter of the time since the first has passed, so that the last one is
+ * never old beside what the program ran; but reading takes a fifth of a CPU at most, and once the
+ * watch's share of one earns a reading a second, that.
  */
 static void look(struct samples *s, struct sample *one)
 {
@@ -134,7 +135,10 @@ static int wait_for(struct samples *s, uint64_t until_ns)
 }
 
 /* Return: 1 where a process or the program ended it, 0 the user. */
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
+/*
+ * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
+ * case
+ */
 static int run(struct samples *s, struct err *err)
 {
 	for (;;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * last.h - what a process had before it ended. Once it has, nothing can be read any more, and nobody is told before: so it is
- * read again and again, and the last reading is told with its age.
+ * last.h - what a process had before it ended. Once it has, nothing can be read any more, and
+ * nobody is told before: so it is read again and again, and the last reading is told with its age.
  */
 #ifndef WATCH_LAST_H
 #define WATCH_LAST_H
@@ -23,7 +23,10 @@ struct last_opt {
 	int (*signalled)(void *ctx); /* @signals can be read; nonzero: end */
 	/** One reading of @target, malloc'd; NULL with @err. */
 	struct breakdown *(*read)(void *ctx, const struct target *target, struct err *err);
-	/** The last reading of one that runs @exe; @age_ns before its end, or before now where it has not @ended. */
+	/**
+	 * The last reading of one that runs @exe; @age_ns before its end, or before now where it
+	 * has not @ended.
+	 */
 	int (*tell)(void *ctx, const struct breakdown *breakdown, const char *exe, uint64_t age_ns,
 		    int ended, struct err *err);
 	void (*unread)(void *ctx, const struct err *why); /* one ended before it was read */
@@ -31,8 +34,9 @@ struct last_opt {
 };
 
 /**
- * watch_last() - read these processes again and again, at a fifth of a CPU at most, until they end, the program ends, the time is
- * over or a signal comes; then tell the last reading of each. *@stopped: it was not an end. 0, or negative errno with @err.
+ * watch_last() - read these processes again and again, at a fifth of a CPU at most, until they end,
+ * the program ends, the time is over or a signal comes; then tell the last reading of each.
+ * *@stopped: it was not an end. 0, or negative errno with @err.
  */
 int watch_last(const struct last_opt *opt, const struct target_list *list, int *stopped,
 	       struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * live.h - what is known now of the processes that are watched, for whoever asks on other threads: the HTTP routes. Functions,
- * so that a test can answer; watched_source() fills them in.
+ * live.h - what is known now of the processes that are watched, for whoever asks on other threads:
+ * the HTTP routes. Functions, so that a test can answer; watched_source() fills them in.
  */
 #ifndef WATCH_LIVE_H
 #define WATCH_LIVE_H
@@ -54,8 +54,9 @@ struct memory_source {
 	/** Processes that are watched, @facts has MEMORY_TARGETS_MAX places. Any thread. */
 	size_t (*facts)(void *ctx, struct memory_facts *facts);
 	/**
-	 * A reading of @pid (0: the first): the watcher's last quick one, or with @full one of smaps and allocators that is at most
-	 * MEMORY_FULL_SECONDS old. -ENOENT: not watched. -ESRCH: ended, and never read. Any thread; give it back with put().
+	 * A reading of @pid (0: the first): the watcher's last quick one, or with @full one of
+	 * smaps and allocators that is at most MEMORY_FULL_SECONDS old. -ENOENT: not watched.
+	 * -ESRCH: ended, and never read. Any thread; give it back with put().
 	 */
 	int (*get)(void *ctx, int32_t pid, int full, struct memory_shot *shot, struct err *err);
 	/** The last full reading, if there is one: none is made. 0 or -ENOENT. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.h - the processes of a name, container or cgroup by PSS, and what each has grown since it was first seen, again and again. */
+/*
+ * table.h - the processes of a name, container or cgroup by PSS, and what each has grown since it
+ * was first seen, again and again.
+ */
 #ifndef WATCH_TABLE_H
 #define WATCH_TABLE_H
 
@@ -20,11 +23,17 @@ struct table_opt {
 	int (*signalled)(void *ctx); /* @signals can be read; nonzero: end */
 	/** A table. -EPIPE: nobody looks any more, which ends it well. */
 	int (*show)(void *ctx, struct ledger *ledger, struct err *err);
-	/** Tables come less often than asked for: reading @count processes takes @cpu_ns. After each such one. */
+	/**
+	 * Tables come less often than asked for: reading @count processes takes @cpu_ns. After each
+	 * such one.
+	 */
 	void (*slowed)(void *ctx, size_t count, uint64_t cpu_ns, uint64_t period_ns);
 };
 
-/** watch_table() - until the time is over, a signal comes or all have ended. 0, or negative errno with @err. */
+/**
+ * watch_table() - until the time is over, a signal comes or all have ended. 0, or negative errno
+ * with @err.
+ */
 int watch_table(const struct table_opt *opt, const struct target_list *list, struct err *err);
 
 #endif

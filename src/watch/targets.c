@@ -70,7 +70,10 @@ static int matches_base(const char *path, const char *name)
 	return fnmatch(name, base ? base + 1 : path, 0) == 0;
 }
 
-/* What of the process is called @name: "executable", "comm" or "argv[0]"; NULL: nothing. @exe: its executable's path, "" if hidden. */
+/*
+ * What of the process is called @name: "executable", "comm" or "argv[0]"; NULL: nothing. @exe: its
+ * executable's path, "" if hidden.
+ */
 static const char *name_by(pid_t pid, const char *name, char exe[4096])
 {
 	char comm[32];
@@ -89,7 +92,10 @@ static const char *name_by(pid_t pid, const char *name, char exe[4096])
 	ssize_t len = exe[0] ? proc_cmdline(pid, &line) : -1;
 	const char *by = NULL;
 	if (len > 0) {
-		/* a title that a program gave itself ("redis-server *:6379") ends its name with a blank or a colon */
+		/*
+		 * a title that a program gave itself ("redis-server *:6379") ends its name with a
+		 * blank or a colon
+		 */
 		line[strcspn(line, " :")] = '\0';
 		by = matches_base(line, name) ? "argv[0]" : NULL;
 	}
@@ -199,8 +205,9 @@ static int walk_cgroup(int fd, unsigned depth, struct target_list *list, struct 
 }
 
 /**
- * open_cgroup() - the folder of a cgroup: an absolute path below a mounted cgroup file system, or one as /proc/PID/cgroup
- * names it, looked for where version 2 is mounted, then below the memory controller of version 1.
+ * open_cgroup() - the folder of a cgroup: an absolute path below a mounted cgroup file system, or
+ * one as /proc/PID/cgroup names it, looked for where version 2 is mounted, then below the memory
+ * controller of version 1.
  */
 static int open_cgroup(const char *path)
 {
@@ -256,7 +263,7 @@ static int find_cgroup(const char *path, struct target_list *list, struct err *e
 	return 0;
 }
 
-/* ---- descendants ---------------------------------------------------------------------------------------------------- */
+/* ---- descendants ----------------------------------------------------------------------------- */
 
 /* The parent of a process that still has memory; 0 for one that has not. */
 static pid_t parent_of(pid_t pid)

@@ -27,7 +27,7 @@ const double memory_stall_bounds[MEMORY_STALL_BUCKETS] = { 0.0001, 0.0005, 0.001
 #define NAMES_HURRY_BYTES (4ull << 20)
 #define PSS_BUDGET 0.001
 
-/* ---- names of allocators --------------------------------------------------------------------------------------------- */
+/* ---- names of allocators --------------------------------------------------------------------- */
 
 static uint64_t unnamed(const struct breakdown *b)
 {
@@ -74,8 +74,8 @@ static int use_names(struct watched *w, struct breakdown *b, struct err *err)
 }
 
 /*
- * A look counts pages; whose they are the allocators' books tell, and reading those costs more. So it is done now and then, and what it told
- * names the mappings of the looks between.
+ * A look counts pages; whose they are the allocators' books tell, and reading those costs more. So
+ * it is done now and then, and what it told names the mappings of the looks between.
  */
 static int name_mappings(struct watched *w, struct breakdown *b, struct err *err)
 {
@@ -105,7 +105,7 @@ static int name_mappings(struct watched *w, struct breakdown *b, struct err *err
 	return 0;
 }
 
-/* ---- shots --------------------------------------------------------------------------------------------------------- */
+/* ---- shots ----------------------------------------------------------------------------------- */
 
 void shot_put(struct shot *shot)
 {
@@ -197,7 +197,7 @@ struct shot *watched_full(struct watched *w, struct err *err)
 	return shot;
 }
 
-/* ---- looks ---------------------------------------------------------------------------------------------------------- */
+/* ---- looks ----------------------------------------------------------------------------------- */
 
 int watched_open(struct watched *w, pid_t pid, const struct watched_opt *how,
 		 struct history *history, struct err *err)
@@ -391,7 +391,10 @@ static void tell_beside(struct watched *w, struct alert_facts *facts)
 	}
 }
 
-/* Walks all pages, some 37 ns each, so that it is done as seldom as that costs; nobody asks, nobody pays. */
+/*
+ * Walks all pages, some 37 ns each, so that it is done as seldom as that costs; nobody asks, nobody
+ * pays.
+ */
 static void read_pss(struct watched *w)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), rss, stall = 0;
@@ -508,7 +511,7 @@ int watched_look(struct watched *w, struct alert_event *events, int *count, stru
 	return rc < 0 ? rc : mappings;
 }
 
-/* ---- for HTTP -------------------------------------------------------------------------------------------------------- */
+/* ---- for HTTP -------------------------------------------------------------------------------- */
 
 static struct watched *find(struct watched_set *set, int32_t pid)
 {

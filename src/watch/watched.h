@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watched.h - one watched process: readings, their history, the rules, and what other threads may see of it. */
+/*
+ * watched.h - one watched process: readings, their history, the rules, and what other threads may
+ * see of it.
+ */
 #ifndef WATCH_WATCHED_H
 #define WATCH_WATCHED_H
 
@@ -36,7 +39,10 @@ struct watched {
 	struct owned *owned;
 	struct allocator_reading *allocators;
 	size_t allocator_count;
-	/* when they may be read again at the usual pace, and when much is there that has no name yet (CLOCK_MONOTONIC) */
+	/*
+	 * when they may be read again at the usual pace, and when much is there that has no name
+	 * yet (CLOCK_MONOTONIC)
+	 */
 	uint64_t owned_due_ns, owned_hurry_ns, unnamed_bytes;
 	/* of smaps_rollup, where a rule asks for it */
 	uint64_t pss_bytes, pss_due_ns;
@@ -47,7 +53,10 @@ struct watched {
 	uint64_t others_rss_bytes, others_pss_bytes;
 	uint64_t rss_before; /* of the line printed last */
 	uint64_t said_period_ns, said_rules_period_ns;
-	/* the rules on growth: what they took last, when they may be judged again (CLOCK_MONOTONIC), and after what time */
+	/*
+	 * the rules on growth: what they took last, when they may be judged again
+	 * (CLOCK_MONOTONIC), and after what time
+	 */
 	uint64_t rules_cpu_ns, rules_due_ns, rules_period_ns;
 
 	pthread_mutex_t lock;
@@ -71,21 +80,28 @@ void watched_close(struct watched *w);
 /** watched_pss() - as of the last time that a rule asked for it; UINT64_MAX: not known. */
 uint64_t watched_pss(const struct watched *w);
 /**
- * watched_look() - look, keep the sample, check the rules. 1 mappings were read, 0 only sums, -ESRCH ended, or another error.
+ * watched_look() - look, keep the sample, check the rules. 1 mappings were read, 0 only sums,
+ * -ESRCH ended, or another error.
  * @events receives the *@count rules met anew.
  */
 int watched_look(struct watched *w, struct alert_event *events, int *count, struct err *err);
-/** watched_tell_cost() - where it changed: how often mappings are read and growth is judged now, and why, a line each. */
+/**
+ * watched_tell_cost() - where it changed: how often mappings are read and growth is judged now, and
+ * why, a line each.
+ */
 void watched_tell_cost(struct watched *w, uint64_t look_period_ns, void (*say)(const char *text));
-/** watched_full() - a full reading at most MEMORY_FULL_SECONDS old, made here if need be; NULL with @err. */
+/**
+ * watched_full() - a full reading at most MEMORY_FULL_SECONDS old, made here if need be; NULL with
+ * @err.
+ */
 struct shot *watched_full(struct watched *w, struct err *err);
 /** watched_shot() - the last quick (or @full) reading with a reference more, or NULL. */
 struct shot *watched_shot(struct watched *w, int full);
 void shot_put(struct shot *shot);
 /** watched_source() - fill @source for the HTTP routes; @set must outlive it. */
 struct watched_set {
-	pthread_rwlock_t
-		lock; /* HTTP threads read under it; the loop writes where a place is given to another process */
+	/* HTTP threads read under it; the loop writes where a place is given to another process */
+	pthread_rwlock_t lock;
 	struct watched *all; /* TARGETS_GIVEN_MAX places */
 	size_t count;
 };

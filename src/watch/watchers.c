@@ -118,7 +118,7 @@ static int look(struct watchers *l, struct watched *w, struct err *err)
 	return l->opt.ears.looked ? l->opt.ears.looked(l->opt.ears.ctx, w, rc == 1, err) : 0;
 }
 
-/* ---- restarts, children ---------------------------------------------------------------------------------------------- */
+/* ---- restarts, children ---------------------------------------------------------------------- */
 
 static void say_damaged(const struct watchers *l, const struct history *history)
 {

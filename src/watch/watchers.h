@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watchers.h - processes watched over time, in one loop: each is looked at when it is due, restarts and children get a place of
- * their own, what ended keeps its last reading. In order of use: watchers_new(), watchers_run(), watchers_freep(). It neither
- * prints nor acts on rules: that is what the ears are for.
+ * watchers.h - processes watched over time, in one loop: each is looked at when it is due, restarts
+ * and children get a place of their own, what ended keeps its last reading. In order of use:
+ * watchers_new(), watchers_run(), watchers_freep(). It neither prints nor acts on rules: that is
+ * what the ears are for.
  */
 #ifndef WATCH_WATCHERS_H
 #define WATCH_WATCHERS_H
@@ -36,10 +37,16 @@ struct watchers_opt {
 	int signals;                   /* a descriptor to wait for besides; -1: none */
 };
 
-/** watchers_new() - open a place for each of @list. NULL with @err: too many, a history of several, or one that cannot be looked at. */
+/**
+ * watchers_new() - open a place for each of @list. NULL with @err: too many, a history of several,
+ * or one that cannot be looked at.
+ */
 struct watchers *watchers_new(const struct watchers_opt *opt, const struct target_list *list,
 			      struct err *err);
-/** watchers_run() - until all have ended (a name is waited for), the time is over, or watchers_stop(). 0 or negative errno with @err. */
+/**
+ * watchers_run() - until all have ended (a name is waited for), the time is over, or
+ * watchers_stop(). 0 or negative errno with @err.
+ */
 int watchers_run(struct watchers *watchers, struct err *err);
 /** watchers_stop() - after this turn; from the ears. */
 void watchers_stop(struct watchers *watchers);

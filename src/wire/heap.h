@@ -6,14 +6,17 @@
  *
  *     header | slot table | module table | strings | node index | nodes | per-slot scratch | rings
  *
- * All places are byte offsets from the start of the file, written once by whoever creates it (wire_heap_layout()
- * in wire/heap_layout.h) before anybody else maps it. A slot is taken by one thread at a time by compare-and-swap on
+ * All places are byte offsets from the start of the file, written once by whoever creates it
+ * (wire_heap_layout() in wire/heap_layout.h) before anybody else maps it. A slot is taken by one
+ * thread at a time by compare-and-swap on
  * @owner; each slot has a ring (padded at its end, so that no record is ever split) and scratch
- * memory for the stepper (never read by the recorder). The recorder trusts nothing in here: it copies, validates,
- * then uses; a ring that breaks a rule is closed and counted (docs/rules.md).
+ * memory for the stepper (never read by the recorder). The recorder trusts nothing in here: it
+ * copies, validates, then uses; a ring that breaks a rule is closed and counted (docs/rules.md).
  *
- * Memory order: the producer stores words, then @head with release; the recorder loads @head with acquire and stores
- * @tail with release. Nodes and modules are complete before their count/index is published with release.
+ * Memory order: the producer stores words, then @head with release; the recorder loads @head with
+ * acquire and stores
+ * @tail with release. Nodes and modules are complete before their count/index is published with
+ * release.
  */
 #ifndef WIRE_HEAP_H
 #define WIRE_HEAP_H
@@ -29,21 +32,26 @@
 #define WIRE_EXE_BYTES 1024
 #define WIRE_CMDLINE_BYTES (64u << 10) /* of the string area, at most */
 #define WIRE_SAMPLE_MAX (1u << 30)
-/* So many bytes of records behind a stamp at most, in which each record has a word at least, comes the next one. */
+/*
+ * So many bytes of records behind a stamp at most, in which each record has a word at least, comes
+ * the next one.
+ */
 #define WIRE_STAMP_BYTES 1024u
-/* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own, too.
-   A millisecond at 1 GHz, the slowest that x86-64's counter runs. */
+/*
+ * Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's
+ * last one gets its own, too. A millisecond at 1 GHz, the slowest that x86-64's counter runs.
+ */
 #define WIRE_RAW_STAMP_CYCLES (1u << 20)
 
-/* ---- stacks: nodes of one prefix tree ---------------------------------------------------------------- */
+/* ---- stacks: nodes of one prefix tree -------------------------------------------------------- */
 
 /*
- * A stack is the number of a node {pc, parent}; the path to node 0 names the callers, outermost last. A parent's
- * number is always smaller than its child's. pc is the return address, so that pc - 1 lies in the calling
- * instruction; for a frame that was interrupted by a signal pc is the interrupted address plus one, so the same
- * subtraction gives the right instruction.
- * Nodes 1 .. WIRE_STOP_MAX-1 are not frames: a stack that hangs below node R (enum wire_stop) instead of node 0 is
- * partial, R says why. A stack that *is* node R has no frame at all.
+ * A stack is the number of a node {pc, parent}; the path to node 0 names the callers, outermost
+ * last. A parent's number is always smaller than its child's. pc is the return address, so that pc
+ * - 1 lies in the calling instruction; for a frame that was interrupted by a signal pc is the
+ * interrupted address plus one, so the same subtraction gives the right instruction. Nodes 1 ..
+ * WIRE_STOP_MAX-1 are not frames: a stack that hangs below node R (enum wire_stop) instead of node
+ * 0 is partial, R says why. A stack that *is* node R has no frame at all.
  */
 enum wire_stop {
 	WIRE_STOP_END = 0,         /* complete: reached main's caller's end or the thread's start */
@@ -63,40 +71,45 @@ enum wire_stop {
 };
 
 struct wire_node {
-	uint64_t
-		pc; /* low WIRE_NODE_PC_BITS; above, the number's lap. Written last; 0: nothing complete stands here */
+	/*
+	 * low WIRE_NODE_PC_BITS; above, the number's lap. Written last; 0: nothing complete stands
+	 * here
+	 */
+	uint64_t pc;
 	uint32_t parent;
-	uint32_t
-		gen; /* a value of wire_heap_header.module_gen: pc belongs to the module that was there then */
+	/* a value of wire_heap_header.module_gen: pc belongs to the module that was there then */
+	uint32_t gen;
 };
 _Static_assert(sizeof(struct wire_node) == 16, "wire_node");
 
 #define WIRE_NODE_BITS 28 /* room in an event word */
 #define WIRE_NODE_MAX (1u << WIRE_NODE_BITS)
 /*
- * Node N stands at place N & (node_max - 1) of the table, and N / node_max is its lap: a place is used again once the
- * recorder has copied what stood there (wire_heap_header.node_tail). Numbers are never used again; there are so many. The
- * first place of each lap stands for none. Without a recorder there is the first lap only, nor are there further ones
- * where node_max is no power of two.
+ * Node N stands at place N & (node_max - 1) of the table, and N / node_max is its lap: a place is
+ * used again once the recorder has copied what stood there (wire_heap_header.node_tail). Numbers
+ * are never used again; there are so many. The first place of each lap stands for none. Without a
+ * recorder there is the first lap only, nor are there further ones where node_max is no power of
+ * two.
  */
 #define WIRE_NODE_NUMBERS (1u << 25)
 #define WIRE_NODE_PC_BITS 48
 #define WIRE_NODE_PC_MASK ((1ULL << WIRE_NODE_PC_BITS) - 1)
 
-/* ---- modules ----------------------------------------------------------------------------------------- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 /*
- * One loaded ELF object. Entries are only added. One that is gone goes on (@gen_until is cleared) where the same file, by
- * its build id, comes to the same place and no other code was met there meanwhile; where the table is full, it begins
- * anew for a file without build id, or behind others (@gen_from is raised first). The recorder maps (pc, gen) to a module.
+ * One loaded ELF object. Entries are only added. One that is gone goes on (@gen_until is cleared)
+ * where the same file, by its build id, comes to the same place and no other code was met there
+ * meanwhile; where the table is full, it begins anew for a file without build id, or behind others
+ * (@gen_from is raised first). The recorder maps (pc, gen) to a module.
  */
 struct wire_module {
 	uint64_t bias;      /* address minus ELF virtual address */
 	uint64_t lo, hi;    /* [lo, hi) covers all PT_LOAD segments */
 	uint32_t gen_from;  /* module_gen since which no other object has been seen where it lies */
 	uint32_t gen_until; /* module_gen at which it was found gone; 0 = still there */
-	uint32_t
-		path_off; /* in the string area, not NUL-terminated; the executable's own, "[vdso]", absolute */
+	/* in the string area, not NUL-terminated; the executable's own, "[vdso]", absolute */
+	uint32_t path_off;
 	uint16_t path_len;
 	uint8_t build_id_len; /* 0 = none */
 	uint8_t taken;        /* 1 = gone, and code of no object was met there since */
@@ -104,15 +117,16 @@ struct wire_module {
 };
 _Static_assert(sizeof(struct wire_module) == 64, "wire_module");
 
-/* ---- ring records ------------------------------------------------------------------------------------- */
+/* ---- ring records ---------------------------------------------------------------------------- */
 
 /*
- * A record is 1 to 3 words of 8 bytes. Word 0 is value << 8 | tag. "addr" is a user address (fits 56 bits).
- * An allocation's word 1 is size << WIRE_NODE_BITS | node for sizes below WIRE_SIZE_SMALL, tag *_BIG otherwise:
- * word 1 = node, word 2 = size.
+ * A record is 1 to 3 words of 8 bytes. Word 0 is value << 8 | tag. "addr" is a user address (fits
+ * 56 bits). An allocation's word 1 is size << WIRE_NODE_BITS | node for sizes below
+ * WIRE_SIZE_SMALL, tag *_BIG otherwise: word 1 = node, word 2 = size.
  *
- * A realloc is BEGIN(old) before the call, then exactly one of END(new) or FAIL(old) after it, by the same thread,
- * with no other block record in between. FREE is written before the block is released, ALLOC after it was obtained.
+ * A realloc is BEGIN(old) before the call, then exactly one of END(new) or FAIL(old) after it, by
+ * the same thread, with no other block record in between. FREE is written before the block is
+ * released, ALLOC after it was obtained.
  */
 enum wire_tag {
 	WIRE_PAD = 0,                 /* an empty word, skipped */
@@ -128,10 +142,14 @@ enum wire_tag {
 	WIRE_TIME =
 		10, /* low 56 bits of the cycle counter: everything after happened at or after it */
 	WIRE_THREAD =
-		11, /* tid: what follows in this ring is that thread's; word 1 = full cycle counter */
+		/* tid: what follows in this ring is that thread's; word 1 = full cycle counter */
+	11,
 	WIRE_MAP =
-		12, /* addr; node | prot << 32 | flags << 40 (low 24 bits); length. Behind WIRE_REMAP 0. In prot
-		       WIRE_MAP_INNER: within a call of an allocator that is recorded */
+		/*
+		 * addr; node | prot << 32 | flags << 40 (low 24 bits); length. Behind WIRE_REMAP 0.
+		 * In prot WIRE_MAP_INNER: within a call of an allocator that is recorded
+		 */
+	12,
 	WIRE_UNMAP = 13, /* addr; node; length */
 	WIRE_REMAP =
 		14, /* old addr; node; old length   - always followed by WIRE_MAP for the new place,
@@ -139,14 +157,21 @@ enum wire_tag {
 	WIRE_BRK = 15,  /* new break; node */
 	WIRE_MARK = 16, /* user's 32-bit marker */
 	WIRE_LOST =
-		17, /* block records lost just here: frees << WIRE_LOST_BITS | allocations, each saturating; word 1 = bytes
-		       of the allocations */
+		/*
+		 * block records lost just here: frees << WIRE_LOST_BITS | allocations, each
+		 * saturating; word 1 = bytes of the allocations
+		 */
+	17,
 	WIRE_THREAD_END = 18, /* tid */
 	WIRE_SWITCH = 19,     /* 1 = recording switched on here, 0 = off */
 	WIRE_FORK =
 		20, /* number: the thread forks here; the child is followed if the fork succeeds */
 	WIRE_NAME =
-		21, /* tid; 16 bytes, NUL-padded: the name of the ring's thread from here on, as far as it looked */
+		/*
+		 * tid; 16 bytes, NUL-padded: the name of the ring's thread from here on, as far as
+		 * it looked
+		 */
+	21,
 	WIRE_TAG_MAX = 22
 };
 #define WIRE_LOST_BITS 28
@@ -172,7 +197,7 @@ struct wire_lost_count {
 	uint64_t allocations, bytes, frees;
 };
 
-/* ---- slots and header ----------------------------------------------------------------------------------- */
+/* ---- slots and header ------------------------------------------------------------------------ */
 
 struct wire_heap_slot {
 	/* line 0: set at layout time, but for the owner */
@@ -182,8 +207,8 @@ struct wire_heap_slot {
 	uint64_t ring_off;
 	uint64_t scratch_off;
 	uint32_t scratch_bytes;
-	uint32_t
-		closed; /* recorder: 1 = a rule was broken, ring no longer read, producer must not write */
+	/* recorder: 1 = a rule was broken, ring no longer read, producer must not write */
+	uint32_t closed;
 	/* line 1 */
 	_Alignas(WIRE_LINE) uint64_t head; /* producer: bytes ever written */
 	uint64_t waits, wait_ns;           /* producer: back-pressure, counted */
@@ -210,11 +235,11 @@ struct wire_heap_header {
 	uint32_t on_full;                               /* enum wire_on_full */
 	uint32_t free_stacks;                           /* 1 = record the stack of free */
 	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
-	uint32_t
-		served_port; /* on 127.0.0.1 the recorder serves what it records, without a token; 0 = not */
+	/* on 127.0.0.1 the recorder serves what it records, without a token; 0 = not */
+	uint32_t served_port;
 	uint32_t name_threads; /* 1 = write WIRE_NAME records */
-	uint64_t
-		sample_bytes; /* one stack for so many bytes on average; 0 = for every allocation */
+	/* one stack for so many bytes on average; 0 = for every allocation */
+	uint64_t sample_bytes;
 	uint64_t start_cycles,
 		start_ns; /* one moment on both clocks (CLOCK_MONOTONIC), taken at creation */
 	/* recorder's line: read by every hook, written with each tick */
@@ -223,16 +248,21 @@ struct wire_heap_header {
 	uint32_t recorder_pid; /* 0 = none yet (raw mode: none ever) */
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last tick */
 	uint32_t detach;       /* 1 = stop recording, nothing is read any more */
-	uint32_t
-		enabled_wanted; /* recorder/user: 1 = record, 0 = suspended (signals flip it in the target) */
+	/* recorder/user: 1 = record, 0 = suspended (signals flip it in the target) */
+	uint32_t enabled_wanted;
 	uint32_t node_tail; /* the recorder has copied all nodes before this one */
-	/* 1 = stamp every record: threads hand blocks to each other faster than coarse stamps tell apart. Times of events
-	   are not meant by that: those are what @stamp_every_event says */
+	/*
+	 * 1 = stamp every record: threads hand blocks to each other faster than coarse stamps tell
+	 * apart. Times of events are not meant by that: those are what @stamp_every_event says
+	 */
 	uint32_t stamp_closely;
-	/* futex: 1 = the recorder sleeps, and ticks and beats with it; who has something to say sets 0 and wakes it */
+	/*
+	 * futex: 1 = the recorder sleeps, and ticks and beats with it; who has something to say
+	 * sets 0 and wakes it
+	 */
 	uint32_t asleep;
-	uint32_t
-		last_block; /* futex: 1 = what was there as @exit_waits was seen stands in the file */
+	/* futex: 1 = what was there as @exit_waits was seen stands in the file */
+	uint32_t last_block;
 	/* target's lines */
 	_Alignas(WIRE_LINE) uint32_t node_count; /* next free node number (CAS) */
 	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */
@@ -246,15 +276,24 @@ struct wire_heap_header {
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* losses without a slot, updated atomically */
 	uint64_t own_ranges
 		[8][2]; /* address ranges of the library's own mappings in the target, [lo, hi) */
-	/* both clocks once more, by the exit hook: a raw file has no recorder to calibrate them. 0 = never ran */
+	/*
+	 * both clocks once more, by the exit hook: a raw file has no recorder to calibrate them. 0
+	 * = never ran
+	 */
 	uint64_t end_cycles, end_ns;
 	uint64_t peak_rss_bytes; /* VmHWM as the exit hook read it; 0 = not known */
 	uint64_t end_rss_bytes, end_virtual_bytes; /* VmRSS and VmSize at the same moment */
-	/* /proc/self/exe as the library read it, with its NUL; "" = not known, or longer. Complete before @attached: by the
-	   time that the recorder asks /proc an exec may have put another program there */
+	/*
+	 * /proc/self/exe as the library read it, with its NUL; "" = not known, or longer. Complete
+	 * before @attached: by the time that the recorder asks /proc an exec may have put another
+	 * program there
+	 */
 	char exe[WIRE_EXE_BYTES];
 	uint64_t start_realtime_ns; /* CLOCK_REALTIME at @start_ns; 0 = not known */
-	/* the child of a fork that is followed: whose, which of the parent's WIRE_FORK it was, and who records the parent */
+	/*
+	 * the child of a fork that is followed: whose, which of the parent's WIRE_FORK it was, and
+	 * who records the parent
+	 */
 	uint32_t forked_from,
 		fork_number; /* 0 = not forked; 0 = the parent's blocks are not known */
 	uint32_t fork_recorder;
@@ -262,10 +301,16 @@ struct wire_heap_header {
 	char filter[WIRE_FILTER_BYTES]; /* raw mode: whoever reads the file applies it; "" = none */
 	/* /proc/self/cmdline, likewise, in the string area; 0 bytes = not known, or longer */
 	uint32_t cmdline_off, cmdline_bytes;
-	/* titles of the allocators that the program carries itself and that are hooked, with commas; "" = none */
+	/*
+	 * titles of the allocators that the program carries itself and that are hooked, with
+	 * commas; "" = none
+	 */
 	char own_allocators[WIRE_OWN_BYTES];
-	/* the recorder wants a last look at the memory of a process that ends: the exit hook waits for @looked_last, as long as the
-	   recorder's heart beats, two seconds at most. Both are the recorder's; 0 = no */
+	/*
+	 * the recorder wants a last look at the memory of a process that ends: the exit hook waits
+	 * for @looked_last, as long as the recorder's heart beats, two seconds at most. Both are
+	 * the recorder's; 0 = no
+	 */
 	uint32_t look_last, looked_last;
 	uint32_t stay_awake; /* 1 = the target may make no system call to wake anybody */
 	uint32_t exit_waits; /* 1 = it has ended but for waiting for @last_block */

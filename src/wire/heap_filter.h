@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * heap_filter.h - the words of BYTELEDGER_FILTER. The library hands the text on (an argument of the recorder, the header of a
- * raw file), so that both sides must agree on what is one: [!]thread:GLOB or [!]module:GLOB, separated by commas.
+ * heap_filter.h - the words of BYTELEDGER_FILTER. The library hands the text on (an argument of the
+ * recorder, the header of a raw file), so that both sides must agree on what is one: [!]thread:GLOB
+ * or [!]module:GLOB, separated by commas.
  */
 #ifndef WIRE_HEAP_FILTER_H
 #define WIRE_HEAP_FILTER_H
@@ -24,7 +25,10 @@ static inline const char *wire_filter_skip(const char *at, const char *word)
 	return at;
 }
 
-/** wire_filter_word() - the word at @at. Return: what stands behind it, "" at the end; NULL: it is none. Freestanding. */
+/**
+ * wire_filter_word() - the word at @at. Return: what stands behind it, "" at the end; NULL: it is
+ * none. Freestanding.
+ */
 static inline const char *wire_filter_word(const char *at, struct wire_filter_word *word)
 {
 	word->glob_len = 0;
@@ -43,7 +47,10 @@ static inline const char *wire_filter_word(const char *at, struct wire_filter_wo
 	return !word->glob_len || (*at && !at[1]) ? NULL : at + (*at == ',');
 }
 
-/** wire_filter_check() - 0: no filter; else how many words of it are about threads, plus 1; -1: one is none, or all too long. */
+/**
+ * wire_filter_check() - 0: no filter; else how many words of it are about threads, plus 1; -1: one
+ * is none, or all too long.
+ */
 static inline int wire_filter_check(const char *text)
 {
 	struct wire_filter_word word;

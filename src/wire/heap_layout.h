@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* heap_layout.h - one function that lays out the shared file of wire/heap.h; used by whoever creates it. */
+/*
+ * heap_layout.h - one function that lays out the shared file of wire/heap.h; used by whoever
+ * creates it.
+ */
 #ifndef WIRE_HEAP_LAYOUT_H
 #define WIRE_HEAP_LAYOUT_H
 
@@ -11,12 +14,15 @@
 #define WIRE_HEAP_SLOTS_MAX 2048
 #define WIRE_HEAP_BUDGET_DEFAULT (64u << 20)
 #define WIRE_HEAP_BUDGET_MIN (32u << 20)
-/* Of the budget, what the library has besides the file: the steppers' shared cache, its own data. */
+/*
+ * Of the budget, what the library has besides the file: the steppers' shared cache, its own data.
+ */
 #define WIRE_HEAP_PRIVATE (2u << 20)
 
 /*
- * Slots come in sizes: the first threads are usually the busy ones; most further ones hardly allocate. The first one can
- * remember 20,000 stacks of 100 frames (270 bytes each, and what leads to them); touched as far as used.
+ * Slots come in sizes: the first threads are usually the busy ones; most further ones hardly
+ * allocate. The first one can remember 20,000 stacks of 100 frames (270 bytes each, and what leads
+ * to them); touched as far as used.
  */
 static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
 					uint32_t *scratch_bytes)
@@ -35,7 +41,10 @@ static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
 	}
 }
 
-/** wire_heap_slots() - of a budget beyond the default a quarter goes to more threads, each some 64 KiB. */
+/**
+ * wire_heap_slots() - of a budget beyond the default a quarter goes to more threads, each some 64
+ * KiB.
+ */
 static inline uint32_t wire_heap_slots(uint64_t budget)
 {
 	uint64_t more = budget > WIRE_HEAP_BUDGET_DEFAULT
@@ -46,10 +55,10 @@ static inline uint32_t wire_heap_slots(uint64_t budget)
 }
 
 /**
- * wire_heap_layout() - fill the header for a file that leaves WIRE_HEAP_PRIVATE of @budget bytes (at least
- * WIRE_HEAP_BUDGET_MIN; page = 4096).
- * The node table gets what the slots leave. The slots themselves are written by wire_heap_layout_slots() once the
- * file is mapped. Freestanding; deterministic.
+ * wire_heap_layout() - fill the header for a file that leaves WIRE_HEAP_PRIVATE of @budget bytes
+ * (at least WIRE_HEAP_BUDGET_MIN; page = 4096). The node table gets what the slots leave. The slots
+ * themselves are written by wire_heap_layout_slots() once the file is mapped. Freestanding;
+ * deterministic.
  */
 static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 {
@@ -86,7 +95,10 @@ static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 	h->enabled_wanted = 1;
 }
 
-/** wire_heap_layout_slots() - write the slot table of a freshly created, zero-filled file mapped at @base. */
+/**
+ * wire_heap_layout_slots() - write the slot table of a freshly created, zero-filled file mapped at
+ * @base.
+ */
 static inline void wire_heap_layout_slots(void *base)
 {
 	struct wire_heap_header *h = base;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * netcap.h - what bpf/net.bpf.c hands over: records of one ring buffer, a table of followed sockets, counters.
+ * netcap.h - what bpf/net.bpf.c hands over: records of one ring buffer, a table of followed
+ * sockets, counters.
  *
- * Every record begins with struct wire_net_head. Within a socket and direction the order of records is that of the hook;
- * order in the stream is by sequence number. Addresses are in network order, IPv4 ones v4-mapped; ports and sequence
- * numbers are in the host's order.
+ * Every record begins with struct wire_net_head. Within a socket and direction the order of records
+ * is that of the hook; order in the stream is by sequence number. Addresses are in network order,
+ * IPv4 ones v4-mapped; ports and sequence numbers are in the host's order.
  */
 #ifndef WIRE_NETCAP_H
 #define WIRE_NETCAP_H
@@ -22,9 +23,11 @@
 
 enum wire_net_kind {
 	WIRE_NET_DATA = 1, /* struct wire_net_data, then its payload */
-	WIRE_NET_EARLY, /* the same, but the payload begins at the IP header: the socket did not exist yet */
+	/* the same, but the payload begins at the IP header: the socket did not exist yet */
+	WIRE_NET_EARLY,
 	WIRE_NET_OPEN, /* struct wire_net_socket: connecting, accepted or found */
-	WIRE_NET_UP, /* struct wire_net_socket: a connect succeeded; addresses and first bytes are final */
+	/* struct wire_net_socket: a connect succeeded; addresses and first bytes are final */
+	WIRE_NET_UP,
 	WIRE_NET_CLOSE,  /* struct wire_net_socket */
 	WIRE_NET_LISTEN, /* struct wire_net_process: it took a watched port */
 	WIRE_NET_EXIT    /* struct wire_net_process: it ended */
@@ -43,10 +46,10 @@ _Static_assert(sizeof(struct wire_net_head) == 24, "wire_net_head");
 struct wire_net_data {
 	struct wire_net_head head;
 	uint32_t seq; /* of the first payload byte; EARLY: unused */
-	uint32_t
-		settled; /* incoming: what TCP had received in order before; outgoing: equal to seq */
-	uint32_t
-		lost; /* segments of this socket and direction that found no room so far, modulo 2^32 */
+	/* incoming: what TCP had received in order before; outgoing: equal to seq */
+	uint32_t settled;
+	/* segments of this socket and direction that found no room so far, modulo 2^32 */
+	uint32_t lost;
 	uint32_t reserved;
 };
 _Static_assert(sizeof(struct wire_net_data) == 40, "wire_net_data");
@@ -87,7 +90,10 @@ _Static_assert(sizeof(struct wire_net_process) == 32, "wire_net_process");
 /** Scratch of one program run; the loader reads only the counters. */
 struct wire_net_slot {
 	uint64_t busy;
-	/* loop state in map memory: the verifier sees unknown values there, so that all turns look alike */
+	/*
+	 * loop state in map memory: the verifier sees unknown values there, so that all turns look
+	 * alike
+	 */
 	uint32_t from, left;
 	uint64_t segments[2], bytes[2]; /* seen by whoever had this slot: no atomic additions */
 	struct wire_net_data record;
@@ -95,7 +101,10 @@ struct wire_net_slot {
 };
 _Static_assert(sizeof(struct wire_net_slot) == 88 + WIRE_NET_PIECE, "wire_net_slot");
 
-/** Counters of one CPU, by direction where two; the loader adds them up, and the slots' to segments and bytes. */
+/**
+ * Counters of one CPU, by direction where two; the loader adds them up, and the slots' to segments
+ * and bytes.
+ */
 struct wire_net_counters {
 	uint64_t segments[2], bytes[2], lost_segments[2], lost_bytes[2];
 	uint64_t unreadable, refused, lost_events, high_water;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * pages.h - what bpf/pages.bpf.c and its loader share: who owns each physical page, the stacks that owners stand for, what
- * each stack has live, and the few things that the kernel side tells by itself.
+ * pages.h - what bpf/pages.bpf.c and its loader share: who owns each physical page, the stacks that
+ * owners stand for, what each stack has live, and the few things that the kernel side tells by
+ * itself.
  *
- * Every table is an array that user space maps: nothing is streamed, so nothing can be lost on the way.
+ * Every table is an array that user space maps: nothing is streamed, so nothing can be lost on the
+ * way.
  */
 #ifndef WIRE_PAGES_H
 #define WIRE_PAGES_H
@@ -11,8 +13,8 @@
 #include <stdint.h>
 
 /*
- * An owner, one word a physical page, 0 = nobody's. Parts of an owner table hold 2^WIRE_PAGES_PART_SHIFT pages: one value of
- * an array may not be indexed further than 512 MiB.
+ * An owner, one word a physical page, 0 = nobody's. Parts of an owner table hold
+ * 2^WIRE_PAGES_PART_SHIFT pages: one value of an array may not be indexed further than 512 MiB.
  */
 #define WIRE_PAGES_PART_SHIFT 26
 #define WIRE_PAGES_STACK_BITS 23
@@ -48,7 +50,10 @@ struct wire_pages_stack_head {
 };
 _Static_assert(sizeof(struct wire_pages_stack_head) == 32, "wire_pages_stack_head");
 
-/** What a stack has, in pages; by the same number. Sums over CPUs, so that one may be below 0 for a moment. */
+/**
+ * What a stack has, in pages; by the same number. Sums over CPUs, so that one may be below 0 for a
+ * moment.
+ */
 struct wire_pages_live {
 	int64_t anon; /* neither of the next two: anonymous or shared memory */
 	int64_t cache, kernel;
@@ -57,8 +62,9 @@ struct wire_pages_live {
 _Static_assert(sizeof(struct wire_pages_live) == 32, "wire_pages_live");
 
 /*
- * Frames stand in multiples of so many words. Numbers of stacks that nobody needs any more (their process has ended, they have no
- * page) are given back to the kernel side in rings, one a size: user space writes and moves tail, programs take at head.
+ * Frames stand in multiples of so many words. Numbers of stacks that nobody needs any more (their
+ * process has ended, they have no page) are given back to the kernel side in rings, one a size:
+ * user space writes and moves tail, programs take at head.
  */
 #define WIRE_PAGES_CLASS_WORDS 8
 #define WIRE_PAGES_CLASSES 64 /* more than there are sizes; a power of two */
@@ -72,8 +78,10 @@ struct wire_pages_ring {
 struct wire_pages_process {
 	uint32_t epoch;
 	uint32_t flags;
-	uint32_t
-		owner; /* to whom its pages are charged: another only for a child that borrows its parent's memory */
+	/*
+	 * to whom its pages are charged: another only for a child that borrows its parent's memory
+	 */
+	uint32_t owner;
 	uint32_t reserved;
 	uint64_t code_pages; /* mapped executable when it was looked at last */
 	uint64_t asked_ns;   /* when a walk met code that is not described */
@@ -123,15 +131,17 @@ enum wire_pages_counter {
 	WIRE_PAGES_COUNT_POOL_FULL,
 	WIRE_PAGES_COUNT_BUSY,    /* no scratch */
 	WIRE_PAGES_COUNT_ID_BUSY, /* the table of ids refused for the moment */
-	WIRE_PAGES_COUNT_BEYOND, /* pages beyond the end of the owner table: memory that was added */
-	WIRE_PAGES_COUNT_STALE,  /* owners that nobody had freed, cleared by the next allocation */
-	WIRE_PAGES_COUNT_MOVED,  /* by migration, with their owner */
+	/* pages beyond the end of the owner table: memory that was added */
+	WIRE_PAGES_COUNT_BEYOND,
+	WIRE_PAGES_COUNT_STALE, /* owners that nobody had freed, cleared by the next allocation */
+	WIRE_PAGES_COUNT_MOVED, /* by migration, with their owner */
 	WIRE_PAGES_COUNT_MOVES_FULL, /* not noted: their owner is lost */
 	WIRE_PAGES_COUNT_EVENTS_LOST,
 	WIRE_PAGES_COUNT_PROCESSES_FULL,
 	WIRE_PAGES_COUNT_WINDOWS_FULL,
 	WIRE_PAGES_COUNT_WALKS, /* stacks walked by tables */
-	WIRE_PAGES_COUNT_UNTABLED, /* by the kernel's own frame pointer walk: the process was not described yet */
+	/* by the kernel's own frame pointer walk: the process was not described yet */
+	WIRE_PAGES_COUNT_UNTABLED,
 	WIRE_PAGES_COUNTERS = 16
 };
 

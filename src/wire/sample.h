@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sample.h - what the kernel side of the allocation sampler and its loader share: how a probe is told what it is on, the
- * table of chances, and what is kept of each stack and each block.
+ * sample.h - what the kernel side of the allocation sampler and its loader share: how a probe is
+ * told what it is on, the table of chances, and what is kept of each stack and each block.
  *
- * Estimates: an allocation of s bytes is taken with a chance c (chance / 2^32) and stands for 1 / c of its kind, s / c bytes.
- * The chance that decides is the one that weighs, so that rounding in the table makes no bias.
+ * Estimates: an allocation of s bytes is taken with a chance c (chance / 2^32) and stands for 1 / c
+ * of its kind, s / c bytes. The chance that decides is the one that weighs, so that rounding in the
+ * table makes no bias.
  */
 #ifndef WIRE_SAMPLE_H
 #define WIRE_SAMPLE_H
@@ -43,9 +44,17 @@ enum wire_sample_flag {
 	WIRE_SAMPLE_F_STORED = 2,   /* the block is at *(old register) when the result is 0 */
 	WIRE_SAMPLE_F_IN_PLACE = 4, /* xallocx: the result is a size, the block stays */
 	WIRE_SAMPLE_F_HOOK =
-		8, /* the allocator's own sampling: every call is one that it has drawn, by the table's chances */
+		/*
+		 * the allocator's own sampling: every call is one that it has drawn, by the table's
+		 * chances
+		 */
+	8,
 	WIRE_SAMPLE_F_WEIGHED =
-		16, /* a hook that says itself, in the multiplier's register, for how many bytes its sample stands */
+		/*
+		 * a hook that says itself, in the multiplier's register, for how many bytes its
+		 * sample stands
+		 */
+	16,
 	WIRE_SAMPLE_F_COUNTER =
 		32, /* jemalloc's event: the register points to which counter passed its mark */
 };
@@ -54,8 +63,8 @@ enum wire_sample_flag {
 	 (uint64_t)(align) << 12 | (uint64_t)(flags) << 16 | (uint64_t)(number) << 32)
 
 /*
- * Chances by size: in steps of 16 bytes below 16 KiB, four to a power of two up to 2^34. From there on all are taken.
- * 0xffffffff = taken always.
+ * Chances by size: in steps of 16 bytes below 16 KiB, four to a power of two up to 2^34. From there
+ * on all are taken. 0xffffffff = taken always.
  */
 #define WIRE_SAMPLE_STEP_SHIFT 4
 #define WIRE_SAMPLE_STEPS 1024
@@ -75,7 +84,10 @@ struct wire_sample_row_key {
 	uint32_t pid, reserved;
 };
 
-/** What is known of one stack of one process. Counts are in 1/65536, of estimates. All but `taken` are weighed. */
+/**
+ * What is known of one stack of one process. Counts are in 1/65536, of estimates. All but `taken`
+ * are weighed.
+ */
 struct wire_sample_row {
 	uint64_t taken;
 	uint64_t count, bytes;
@@ -125,8 +137,9 @@ struct wire_sample_pending {
 };
 
 /*
- * The kernel's own allocations: what a stack begins with, twice (the first frame is the allocator's own), is one of these or the
- * address of a slab cache, whose name is kept; the kernel's frames follow. Numbers of functions, too.
+ * The kernel's own allocations: what a stack begins with, twice (the first frame is the allocator's
+ * own), is one of these or the address of a slab cache, whose name is kept; the kernel's frames
+ * follow. Numbers of functions, too.
  */
 #define WIRE_SAMPLE_KERNEL_FRAMES 2
 enum wire_sample_kernel {
@@ -174,8 +187,9 @@ struct wire_sample_event {
 #define WIRE_SAMPLE_SLICE_NS 1000000
 
 /**
- * What the processes did while a window was open, of one CPU. Threads that call an allocator are callers. A caller that sleeps of its
- * own will has done all that there was to do for it: what the probes held up is made good by then.
+ * What the processes did while a window was open, of one CPU. Threads that call an allocator are
+ * callers. A caller that sleeps of its own will has done all that there was to do for it: what the
+ * probes held up is made good by then.
  */
 struct wire_sample_activity {
 	uint32_t window;    /* that the others are of */
@@ -187,10 +201,16 @@ struct wire_sample_activity {
 	int64_t waiting_ns; /* the sum of when they were set to work */
 	uint64_t running,
 		running_ns; /* a caller that was at work when the window ended, and since when */
-	/* how long callers ran, in microseconds, and the sum of the squares of each one's: how many share the work */
+	/*
+	 * how long callers ran, in microseconds, and the sum of the squares of each one's: how many
+	 * share the work
+	 */
 	uint64_t called_us, called_squares;
 	uint64_t waited_ns; /* that callers were made to wait, until they went on */
-	/* of a clock that runs with them: those that met them at work of their own, and in a probe or on the way in or out */
+	/*
+	 * of a clock that runs with them: those that met them at work of their own, and in a probe
+	 * or on the way in or out
+	 */
 	uint64_t own_ticks, probe_ticks;
 	uint64_t place;                /* of the probe that was met last */
 	uint64_t slice_ns, slice_hits; /* the piece of time that runs: since when, and its calls */
@@ -210,7 +230,9 @@ struct wire_sample_caller {
 /** Where a thread may stand that is in a probe, or comes out of one: by address. */
 enum wire_sample_place { WIRE_SAMPLE_PLACE_PROBE = 1, WIRE_SAMPLE_PLACE_BEHIND = 2 };
 #define WIRE_SAMPLE_PLACES_MAX 4096
-/** What a probe's instruction leads to, from the probe on; 0: nothing. By number of the function. */
+/**
+ * What a probe's instruction leads to, from the probe on; 0: nothing. By number of the function.
+ */
 struct wire_sample_behind {
 	int64_t v[2];
 };

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stack.h - what the kernel side of the stepper and its loader share: the tables it walks by, and the stacks it sends.
+ * stack.h - what the kernel side of the stepper and its loader share: the tables it walks by, and
+ * the stacks it sends.
  *
- * Tables stand in one flat array ("words"): blobs of wire/unwind.h, each at a multiple of 8 bytes. A process has a
- * range of "places", its executable mappings in order of address. A range is written whole, published by one update of
- * the process's entry, and never changed while it is published.
+ * Tables stand in one flat array ("words"): blobs of wire/unwind.h, each at a multiple of 8 bytes.
+ * A process has a range of "places", its executable mappings in order of address. A range is
+ * written whole, published by one update of the process's entry, and never changed while it is
+ * published.
  */
 #ifndef WIRE_STACK_H
 #define WIRE_STACK_H
@@ -25,7 +27,8 @@ struct wire_stack_place {
 	uint64_t text_lo;    /* address of the table's idx[0] in this process */
 	uint32_t text_bytes; /* 0 = code without a table (JIT): frame pointers are tried */
 	uint32_t idx,
-		row; /* numbers of the table's first elements, counted in u32 from the start of words */
+		/* numbers of the table's first elements, counted in u32 from the start of words */
+		row;
 	uint32_t rule; /* likewise, counted in u64 */
 };
 _Static_assert(sizeof(struct wire_stack_place) == 40, "wire_stack_place");
@@ -33,8 +36,8 @@ _Static_assert(sizeof(struct wire_stack_place) == 40, "wire_stack_place");
 /** The entry of a process, by process id. */
 struct wire_stack_process {
 	uint32_t first, count; /* of its places; count <= WIRE_STACK_PROCESS_PLACES_MAX */
-	uint32_t
-		generation; /* a number that no other table had: recipes remembered under it belong to it (17 bits) */
+	/* a number that no other table had: recipes remembered under it belong to it (17 bits) */
+	uint32_t generation;
 	uint32_t reserved;
 };
 _Static_assert(sizeof(struct wire_stack_process) == 16, "wire_stack_process");
@@ -63,7 +66,10 @@ struct wire_stack {
 };
 _Static_assert(sizeof(struct wire_stack) == 32 + 8 * WIRE_STACK_FRAMES_MAX, "wire_stack");
 
-/** Counters of one CPU; the loader adds them up. captures = sum of stops. seen = captures + busy + untracked. */
+/**
+ * Counters of one CPU; the loader adds them up. captures = sum of stops. seen = captures + busy +
+ * untracked.
+ */
 enum wire_stack_counter {
 	WIRE_STACK_STOPS = 0,      /* 16 counters, by enum wire_stop */
 	WIRE_STACK_CAPTURES = 16,  /* walks begun */

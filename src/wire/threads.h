@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* threads.h - where a thread's user stack is, from the kernel (bpf/threads.bpf.c) to the loader, one behind the other. */
+/*
+ * threads.h - where a thread's user stack is, from the kernel (bpf/threads.bpf.c) to the loader,
+ * one behind the other.
+ */
 #ifndef WIRE_THREADS_H
 #define WIRE_THREADS_H
 

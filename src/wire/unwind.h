@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * unwind.h - unwind recipes as data: one 64-bit word a recipe, and the compact table ("blob") of one module.
+ * unwind.h - unwind recipes as data: one 64-bit word a recipe, and the compact table ("blob") of
+ * one module.
  *
- * A blob is position independent and holds indexes only, no pointers, so the same bytes serve a mapping in the
- * process, a copy at any offset of a BPF array, and a cache file named by build id:
+ * A blob is position independent and holds indexes only, no pointers, so the same bytes serve a
+ * mapping in the process, a copy at any offset of a BPF array, and a cache file named by build id:
  *
  *     struct wire_unwind | idx[idx_count] u32 | row[row_count] u32 | rule[rule_count] u64
  *
- * idx[g] is the number of the first row at or after text_lo + g * 256; the last entry equals row_count, so
- * idx_count = grains + 1. A row is (low 16 bits of the address relative to text_lo) << 16 | rule number, sorted by
- * address; text_lo is a multiple of 64 KiB of the *virtual* address, so a grain of 256 bytes never crosses a carry.
- * row[0] is a sentinel with rule 0, which is always WIRE_RULE_GAP. A row rules from its address to the next row's.
- * No grain holds more than 256 rows (a builder refuses a module that would need more).
+ * idx[g] is the number of the first row at or after text_lo + g * 256; the last entry equals
+ * row_count, so idx_count = grains + 1. A row is (low 16 bits of the address relative to text_lo)
+ * << 16 | rule number, sorted by address; text_lo is a multiple of 64 KiB of the *virtual* address,
+ * so a grain of 256 bytes never crosses a carry. row[0] is a sentinel with rule 0, which is always
+ * WIRE_RULE_GAP. A row rules from its address to the next row's. No grain holds more than 256 rows
+ * (a builder refuses a module that would need more).
  *
  * Compile for BPF with -ffreestanding: the compiler's own <stdint.h> is then complete by itself.
  */
@@ -51,10 +53,12 @@ _Static_assert(sizeof(struct wire_unwind) == 80, "wire_unwind");
  *   bits 16..27  signed, the caller's rbp, in units of 8 bytes from the CFA; 0 = still in rbp
  *   bits 28..39  signed, the same for rbx; WIRE_RULE_SLOT_LOST = not known any more
  *   bits 40..63  signed, the CFA's offset in units of 8 bytes (WIRE_RULE_PLT: the expression's
- *                threshold): up to 64 MiB, for programs have frames of a megabyte, and one that does not fit costs as much as fifty others
+ *                threshold): up to 64 MiB, for programs have frames of a megabyte, and one that
+ *                does not fit costs as much as fifty others
  *
- * The return address is at CFA - 8 in every kind that has a CFA; the caller's rsp is the CFA. In WIRE_RULE_DRAP the
- * slots count from the frame's own rbp instead, and the caller's rbp is at *(rbp).
+ * The return address is at CFA - 8 in every kind that has a CFA; the caller's rsp is the CFA. In
+ * WIRE_RULE_DRAP the slots count from the frame's own rbp instead, and the caller's rbp is at
+ * *(rbp).
  */
 enum wire_rule_kind {
 	WIRE_RULE_GAP = 0,    /* no recipe covers the address */
@@ -73,7 +77,10 @@ enum wire_rule_kind {
 #define WIRE_RULE_SLOT_MAX 2047
 #define WIRE_RULE_SLOT_LOST (-2048)
 
-/* Where the kernel puts the interrupted registers, from rsp in the signal return code (x86-64 ABI, never changes). */
+/*
+ * Where the kernel puts the interrupted registers, from rsp in the signal return code (x86-64 ABI,
+ * never changes).
+ */
 #define WIRE_SIGFRAME_BP 120
 #define WIRE_SIGFRAME_BX 128
 #define WIRE_SIGFRAME_SP 160
