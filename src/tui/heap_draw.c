@@ -270,8 +270,7 @@ static void put_help(struct grid *grid)
 		"Enter, right                open a row (tree)",
 		"left                        close it, or go to its caller",
 		"3 4                         call tree, table",
-		"2 5 6 7 8 9                 balance, growth, regions, pages, sampler, node: what "
-		"there is",
+		"2 5 6 7 8 9                 balance, growth, regions, pages, sampler, node",
 		"c                           cost: live, peak, allocated, allocations, temporary",
 		"m                           merge by function, module, file, line",
 		"i                           tree from the allocating functions outwards",
