@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "alert/alert.h"
+#include "base/number.h"
 
 enum unit { BYTES, RATE, TIME, SHARE, RATIO, NUMBER };
 
@@ -75,35 +76,12 @@ static const char *take_bytes(const char *at, double *bytes)
 	return isfinite(*bytes) && *bytes < 1e18 ? at : NULL;
 }
 
-/* "10s", "5m", "1h30m", "2d". */
 static const char *take_duration(const char *at, double *seconds)
 {
-	char *end;
-	*seconds = 0;
-	at = skip(at);
-	if (*at < '0' || *at > '9')
-		return NULL;
-	while (*at >= '0' && *at <= '9') {
-		double n = (double)strtoull(at, &end, 10);
-		switch (*end) {
-		case 's':
-			break;
-		case 'm':
-			n *= 60;
-			break;
-		case 'h':
-			n *= 3600;
-			break;
-		case 'd':
-			n *= 86400;
-			break;
-		default:
-			return NULL;
-		}
-		at = end + 1;
-		*seconds += n;
-	}
-	return *seconds < 1e9 ? at : NULL;
+	uint64_t ns;
+	at = duration_take(skip(at), &ns);
+	*seconds = at ? (double)ns / 1e9 : 0;
+	return at && *seconds < 1e9 ? at : NULL;
 }
 
 static const char *take_word(const char *at, const char *word)

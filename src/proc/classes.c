@@ -117,15 +117,6 @@ int class_is_open(unsigned class)
 	return class < REGION_CLASS_COUNT && abouts[class].open;
 }
 
-unsigned class_named(const char *name, size_t len)
-{
-	unsigned class = 0;
-	while (class < REGION_CLASS_COUNT && (strlen(region_class_name(class)) != len ||
-					      strncmp(region_class_name(class), name, len) != 0))
-		class ++;
-	return class;
-}
-
 /*
  * Letters of which one of the two has more, and how far the rest is shared from the start: small is
  * near.

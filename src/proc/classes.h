@@ -29,8 +29,6 @@ const char *class_about(unsigned class);
  * give.
  */
 int class_is_open(unsigned class);
-/** class_named() - the number of the class called @name, REGION_CLASS_COUNT if none is. */
-unsigned class_named(const char *name, size_t len);
 /**
  * classes_know() - whether memory may be called @name: a class, a label of the table,
  * "CLASS/LABEL", the path of a file, or the file name of a library. *@nearest: the known word that

@@ -8,73 +8,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "query/query.h"
 
 #define SECOND 1000000000ull
 
-/**
- * parse_number() - digits with an optional fraction, times @unit once the unit is known: kept as
- * whole and nanoths so that no precision is lost. Return: the place behind it, NULL where there is
- * no number or it is too large.
- */
-static const char *parse_number(const char *at, uint64_t *whole, uint64_t *nanoths)
+/** parse_duration() - as duration_take(), or a bare number of seconds, and nothing behind; 0 or -1. */
+static int parse_duration(const char *text, uint64_t *ns)
 {
-	*whole = *nanoths = 0;
-	if (!isdigit((unsigned char)*at))
-		return NULL;
-	for (; isdigit((unsigned char)*at); at++)
-		if (__builtin_mul_overflow(*whole, 10, whole) ||
-		    __builtin_add_overflow(*whole, (uint64_t)(*at - '0'), whole))
-			return NULL;
-	if (*at != '.')
-		return at;
-	at++;
-	if (!isdigit((unsigned char)*at))
-		return NULL;
-	for (uint64_t scale = SECOND / 10; isdigit((unsigned char)*at); at++, scale /= 10)
-		*nanoths += (uint64_t)(*at - '0') * scale;
-	return at;
-}
-
-static int scale(uint64_t whole, uint64_t nanoths, uint64_t unit, uint64_t *value)
-{
-	uint64_t part = (uint64_t)((__uint128_t)nanoths * unit / SECOND);
-	return __builtin_mul_overflow(whole, unit, value) ||
-	       __builtin_add_overflow(*value, part, value);
-}
-
-/** parse_duration() - one or more number-unit pairs, largest unit first; 0 or -1. */
-static int parse_duration(const char *at, uint64_t *ns)
-{
-	static const struct {
-		const char *name;
-		uint64_t ns;
-	} units[] = {
-		{ "ms", 1000000 },       { "us", 1000 },         { "ns", 1 },
-		{ "d", 86400 * SECOND }, { "h", 3600 * SECOND }, { "m", 60 * SECOND },
-		{ "s", SECOND },
-	};
-	uint64_t last = UINT64_MAX, value, whole, nanoths;
-	*ns = 0;
-	do {
-		at = parse_number(at, &whole, &nanoths);
-		if (!at)
-			return -1;
-		uint64_t unit = 0;
-		for (size_t i = 0; i < ARRAY_LEN(units) && !unit; i++) {
-			if (strncmp(at, units[i].name, strlen(units[i].name)) == 0) {
-				unit = units[i].ns;
-				at += strlen(units[i].name);
-			}
-		}
-		if (!unit && *at == '\0' && last == UINT64_MAX)
-			unit = SECOND; /* a bare number */
-		if (!unit || unit >= last || scale(whole, nanoths, unit, &value) ||
-		    __builtin_add_overflow(*ns, value, ns))
-			return -1;
-		last = unit;
-	} while (*at);
-	return 0;
+	uint64_t whole, nanoths;
+	const char *at = number_take(text, &whole, &nanoths);
+	if (at && *at == '\0')
+		return number_scale(whole, nanoths, SECOND, ns) ? -1 : 0;
+	at = duration_take(text, ns);
+	return at && *at == '\0' ? 0 : -1;
 }
 
 int query_duration_parse(const char *text, uint64_t *ns, struct err *err)
@@ -88,7 +35,7 @@ int query_duration_parse(const char *text, uint64_t *ns, struct err *err)
 int query_size_parse(const char *text, uint64_t *bytes, struct err *err)
 {
 	uint64_t whole, nanoths, unit = 1;
-	const char *at = parse_number(text, &whole, &nanoths);
+	const char *at = number_take(text, &whole, &nanoths);
 	if (at && *at) {
 		static const char letters[] = "KMGTPE";
 		const char *letter = strchr(letters, toupper((unsigned char)*at));
@@ -101,7 +48,8 @@ int query_size_parse(const char *text, uint64_t *bytes, struct err *err)
 		if (*at == 'B' || *at == 'b')
 			at++;
 	}
-	if (at && *at == '\0' && !(unit == 1 && nanoths) && !scale(whole, nanoths, unit, bytes))
+	if (at && *at == '\0' && !(unit == 1 && nanoths) &&
+	    !number_scale(whole, nanoths, unit, bytes))
 		return 0;
 	err_set(err, -EINVAL, "bad size '%s'", text);
 	return err_hint(err, "for example 100, 64K, 1.5M, 2G (powers of 1024)");
@@ -127,10 +75,10 @@ static int parse_wall(const char *text, uint64_t *ns)
 	const char *at = text + n;
 	uint64_t whole, nanoths = 0;
 	if (*at == '.') {
-		/* The digits stand behind a whole number that parse_number() can read. */
+		/* The digits stand behind a whole number that number_take() can read. */
 		char fraction[32];
 		snprintf(fraction, sizeof(fraction), "0%.30s", at);
-		const char *end = parse_number(fraction, &whole, &nanoths);
+		const char *end = number_take(fraction, &whole, &nanoths);
 		if (!end)
 			return -1;
 		at += end - fraction - 1;
@@ -167,7 +115,7 @@ static int parse_seconds(const char *at, uint64_t *ns, uint64_t *span)
 	if (at[0] != ':' || !isdigit((unsigned char)at[1]) || !isdigit((unsigned char)at[2]))
 		return -1;
 	*span = at[3] == '.' ? 1 : SECOND;
-	at = parse_number(at + 1, &whole, &nanoths);
+	at = number_take(at + 1, &whole, &nanoths);
 	if (!at || *at || whole > 60)
 		return -1;
 	*ns += whole * SECOND + nanoths;
@@ -217,7 +165,7 @@ static int parse_day(const char *text, uint64_t *ns, uint64_t *span)
 static int parse_percent(const char *text, uint64_t *permillion)
 {
 	uint64_t whole, nanoths;
-	const char *at = parse_number(text, &whole, &nanoths);
+	const char *at = number_take(text, &whole, &nanoths);
 	if (!at || strcmp(at, "%") != 0 || whole > 100 || (whole == 100 && nanoths))
 		return -1;
 	*permillion = whole * 10000 + nanoths * 10000 / SECOND;

@@ -48,8 +48,6 @@ void sampler_freep(struct sampler **sampler);
  * gone.
  */
 int sampler_add(struct sampler *sampler, uint32_t pid, struct err *err);
-/** sampler_remove() - forget @pid, which ended: its probes and its mappings. */
-void sampler_remove(struct sampler *sampler, uint32_t pid);
 /**
  * sampler_load() - size the tables, pass the verifier; the kernel's reason is in @err where it
  * refuses.

@@ -169,25 +169,6 @@ void sampler_detach(struct sampler *s)
 	s->set_count = 0;
 }
 
-void sampler_remove(struct sampler *s, uint32_t pid)
-{
-	uint32_t kept = 0;
-	for (uint32_t i = 0; i < s->link_count; i++) {
-		if (pid && s->links[i].pid == pid)
-			end_link(&s->links[i]);
-		else
-			s->links[kept++] = s->links[i];
-	}
-	s->link_count = kept;
-	for (size_t i = 0; i < s->set_count; i++) {
-		if (!pid || s->sets[i].pid != pid)
-			continue;
-		sampler_functions_fini(&s->sets[i].functions);
-		s->sets[i--] = s->sets[--s->set_count];
-	}
-	bpftables_remove(s->tables, pid);
-}
-
 static int number_of(struct sampler *s, struct sampler_function *f, struct err *err)
 {
 	for (uint32_t i = 0; i < s->numbered_count; i++) {

@@ -159,11 +159,6 @@ int watch_look(struct watch *w, struct err *err)
 	return rc;
 }
 
-const struct breakdown *watch_breakdown(const struct watch *w)
-{
-	return w->last;
-}
-
 struct breakdown *watch_take(struct watch *w)
 {
 	return STEAL(w->last);

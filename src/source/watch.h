@@ -49,13 +49,10 @@ void watch_close(struct watch *watch);
 
 /**
  * watch_look() - look now. Return: 1 where the mappings were read, 0 where only the sums were;
- * -ESRCH where the process has ended, or another negative errno with @err. What watch_breakdown()
- * lent is gone when 1 is returned.
+ * -ESRCH where the process has ended, or another negative errno with @err.
  */
 int watch_look(struct watch *watch, struct err *err);
-/** watch_breakdown() - the last reading of mappings, lent; NULL before the first. */
-const struct breakdown *watch_breakdown(const struct watch *watch);
-/** watch_take() - the same, now the caller's (breakdown_free()). */
+/** watch_take() - the last reading of mappings, now the caller's (breakdown_free()); NULL: none. */
 struct breakdown *watch_take(struct watch *watch);
 /**
  * watch_totals() - the sums of the last look; watch_time_ns() when that was: CLOCK_REALTIME, but
