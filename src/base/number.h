@@ -18,8 +18,8 @@ const char *number_take(const char *at, uint64_t *whole, uint64_t *nanoths);
 int number_scale(uint64_t whole, uint64_t nanoths, uint64_t unit, uint64_t *value);
 /**
  * duration_take() - "10s", "1h30m", "1.5s", "250ms", "5us", "7ns", "2d": one or more pairs, the
- * largest unit first. Return: the place behind the last one, NULL where there is none or it does not
- * fit.
+ * largest unit first. Return: the place behind the last one, NULL where there is none or it does
+ * not fit.
  */
 const char *duration_take(const char *at, uint64_t *ns);
 

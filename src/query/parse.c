@@ -13,7 +13,7 @@
 
 #define SECOND 1000000000ull
 
-/** parse_duration() - as duration_take(), or a bare number of seconds, and nothing behind; 0 or -1. */
+/** parse_duration() - as duration_take(), or a bare number of seconds; nothing behind; 0 or -1. */
 static int parse_duration(const char *text, uint64_t *ns)
 {
 	uint64_t whole, nanoths;
