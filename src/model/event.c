@@ -71,6 +71,7 @@ const char *loss_reason_name(unsigned reason)
 		[LOSS_DISORDER] = "disorder",
 		[LOSS_FILE_DAMAGED] = "file_damaged",
 		[LOSS_WRITE_FAILED] = "write_failed",
+		[LOSS_NO_MEMORY] = "no_memory",
 	};
 	return reason < LOSS_REASON_MAX ? names[reason] : NULL;
 }

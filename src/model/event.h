@@ -282,6 +282,8 @@ enum loss_reason {
 	LOSS_DISORDER = 10,     /* contradictions the merge could not resolve in its time */
 	LOSS_FILE_DAMAGED = 11, /* a damaged stretch of the recording was skipped */
 	LOSS_WRITE_FAILED = 12, /* disk full or I/O error */
+	LOSS_NO_MEMORY =
+		13, /* the recorder got none and gave up; count unknown: all from there on */
 	LOSS_REASON_MAX = 16
 };
 /** loss_reason_name() - "ring_full" ...: the keys of lost.by_reason; NULL for unknown numbers. */

@@ -32,6 +32,16 @@ void record_take_signals(struct record *rec, int fd, pid_t forward_to)
 	}
 }
 
+/* The file says why it ends here: who reads it later has not seen what was said to the terminal. */
+static void tell_no_memory(struct record *rec)
+{
+	struct event lost = { .kind = EVENT_LOST,
+			      .time_ns = source_heap_now_ns(rec->heap),
+			      .value = LOSS_NO_MEMORY };
+	struct err ignored = { 0 };
+	rec->tee.sink.put(&rec->tee.sink, &lost, 1, &ignored);
+}
+
 /*
  * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has
  * kept room, until there is some for another one; whatever else fails ends the recording. The
@@ -56,6 +66,8 @@ static int64_t bear_failure(struct record *rec)
 	if (counts)
 		return 0;
 	rec->given_up = 1;
+	if (rec->err.code == -ENOMEM && rec->writer)
+		tell_no_memory(rec);
 	source_heap_detach(rec->heap);
 	return 10 * MS;
 }

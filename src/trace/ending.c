@@ -16,10 +16,11 @@ static int ending_put(struct sink *sink, const struct event *events, size_t coun
 		ending->last_ns = events[count - 1].time_ns;
 	/*
 	 * on a full disk there is room for nothing but this, which comes last and says how much is
-	 * missing
+	 * missing; a recorder without memory says only why
 	 */
 	if (count && events[count - 1].kind == EVENT_LOST &&
-	    events[count - 1].value == LOSS_WRITE_FAILED)
+	    (events[count - 1].value == LOSS_WRITE_FAILED ||
+	     events[count - 1].value == LOSS_NO_MEMORY))
 		ending->ended = 1;
 	return ending->to->put(ending->to, events, count, err);
 }

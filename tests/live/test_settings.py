@@ -225,6 +225,21 @@ def test_a_full_disk_is_told_as_that_and_not_as_a_dead_recorder(byteledger, tmp_
     assert told["totals"]["allocations"] + sum(told["lost"]["by_reason"].values()) >= 300000
 
 
+def test_a_recorder_without_memory_says_so_in_the_file_and_the_program_goes_on(byteledger, installed, tmp_path):
+    (tmp_path / "many.c").write_text("#include <stdio.h>\n#include <stdlib.h>\nint main(void)\n{\n\tlong n = 0;\n"
+                                     "\tfor (long i = 0; i < 6000000; i++)\n\t\tn += malloc(16) != NULL;\n"
+                                     "\treturn printf(\"%ld\\n\", n) < 0;\n}\n")
+    subprocess.run([installed("cc"), "-O1", "-o", str(tmp_path / "many"), str(tmp_path / "many.c")], check=True, timeout=60)
+    # room for the program's 190 MB; what is known of its blocks takes more
+    done = subprocess.run(["bash", "-c", 'ulimit -v 420000; exec "$0" heap -q -o "$1/x.blt" -- "$1/many"', byteledger, str(tmp_path)],
+                          capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "6000000\n") and "live blocks: Cannot allocate memory" in done.stderr, done.stderr
+    told = json.loads(subprocess.run([byteledger, "report", "--format", "json", str(tmp_path / "x.blt")], capture_output=True,
+                                     text=True, check=True, timeout=60).stdout)
+    assert told["lost"]["by_reason"].keys() == {"no_memory"}
+    assert 1000000 < told["totals"]["allocations"] < 6000000 and not told["process"]["complete"]
+
+
 def test_a_recording_goes_on_in_another_file_when_the_full_disk_has_room_again(byteledger, tmp_path):
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("no file system of its own can be mounted here")
