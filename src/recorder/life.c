@@ -202,6 +202,10 @@ static void notice_exec(struct record *rec, uint64_t now)
 	/* the first look may come behind an exec, too */
 	if (rec->start_stack != at)
 		look_for_exec(rec, now);
+	/* it ended meanwhile: its mappings were gone, and nothing was put in their place */
+	struct proc_memory memory;
+	if (rec->replaced && proc_gauge_memory(&rec->gauge, &memory) < 0)
+		rec->replaced = 0;
 	rec->start_stack = at;
 }
 

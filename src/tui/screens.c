@@ -139,13 +139,20 @@ void screen_question(const struct screen_what *w, struct buf *to)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
+#define MOST 0x1p61 /* so that differences and doubles of two are numbers, too */
+
 int64_t reading_number(const json_t *object, const char *key)
 {
 	const json_t *value = key ? json_object_get(object, key) : object;
 	double n = json_number_value(value);
 	if (!json_is_number(value))
 		return SHEET_NONE;
-	return n >= 9.2e18 ? INT64_MAX : n <= -9.2e18 ? INT64_MIN + 1 : (int64_t)n;
+	return n >= MOST ? (int64_t)MOST : n <= -MOST ? -(int64_t)MOST : (int64_t)n;
+}
+
+static int64_t or_zero(int64_t number)
+{
+	return number == SHEET_NONE ? 0 : number;
 }
 
 const char *reading_word(const json_t *object, const char *key)
@@ -266,7 +273,7 @@ static int read_balance(const struct reading *r)
 	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 	int64_t rss = reading_number(r->top, "rss_bytes"),
 		rest = reading_number(r->top, "unexplained_bytes"),
-		age = reading_number(r->top, "snapshot_age_ns");
+		age = or_zero(reading_number(r->top, "snapshot_age_ns"));
 	s->columns = balance_columns;
 	s->column_count = ARRAY_LEN(balance_columns);
 	s->name_head = "LINE OF THE BALANCE SHEET";
@@ -422,8 +429,8 @@ static int read_history(const struct reading *r)
 		row->cells[0].number = reading_number(line, "last_bytes");
 		put_growth(s, row, reading_word(growth, "verdict"),
 			   reading_number(growth, "bytes_per_hour"));
-		row->cells[1].number =
-			reading_number(line, "last_bytes") - reading_number(line, "first_bytes");
+		row->cells[1].number = or_zero(reading_number(line, "last_bytes")) -
+				       or_zero(reading_number(line, "first_bytes"));
 		int64_t ns = reading_number(growth, "span_ns");
 		span = ns > 0 && (uint64_t)ns > span ? (uint64_t)ns : span;
 		row->detail =

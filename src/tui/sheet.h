@@ -12,7 +12,8 @@
 #include "tui/grid.h"
 
 #define SHEET_COLUMNS_MAX 8
-#define SHEET_NONE INT64_MIN /* not known: shows as "-" */
+/* not known: shows as "-". Twice of it, or a number taken from it, fit. */
+#define SHEET_NONE (-(INT64_C(1) << 62))
 #define SHEET_FIND_MAX 60
 
 enum sheet_kind {
