@@ -308,6 +308,8 @@ def test_hostile_names_are_text_everywhere(byteledger, export, tmp_path):
     assert folded.count(b"\n") == 1 and folded.count(b";") == 2 and b"\x1b" not in folded
     row = list(csv.DictReader(open(export(str(path), "csv"), newline="", encoding="utf-8")))
     assert len(row) == 1 and row[0]["stack"].split(";")[2] == name.replace(";", ":") and row[0]["stack"].count(";") == 2
+    massif = open(export(str(path), "massif"), "rb").read()
+    assert name.encode() in massif and not set(massif) & (set(range(32)) - {9, 10}), "ms_print prints what it reads"
     for form in ("speedscope", "dhat", "json"):
         json.loads(open(export(str(path), form), "rb").read().decode("utf-8"))
     for line in open(export(str(path), "jsonl"), "rb").read().decode("utf-8").splitlines():
