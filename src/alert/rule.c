@@ -76,11 +76,16 @@ static const char *take_bytes(const char *at, double *bytes)
 	return isfinite(*bytes) && *bytes < 1e18 ? at : NULL;
 }
 
+/* Pairs in any order add up: "30s1m", "5m". */
 static const char *take_duration(const char *at, double *seconds)
 {
-	uint64_t ns;
-	at = duration_take(skip(at), &ns);
-	*seconds = at ? (double)ns / 1e9 : 0;
+	at = skip(at);
+	*seconds = 0;
+	do {
+		uint64_t ns;
+		at = duration_take(at, &ns);
+		*seconds += at ? (double)ns / 1e9 : 0;
+	} while (at && isdigit((unsigned char)*at));
 	return at && *seconds < 1e9 ? at : NULL;
 }
 

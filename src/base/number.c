@@ -56,14 +56,19 @@ static const char *take_unit(const char *at, uint64_t *ns)
 const char *duration_take(const char *at, uint64_t *ns)
 {
 	uint64_t last = UINT64_MAX, value, whole, nanoths, unit = 0;
+	const char *behind = NULL;
 	*ns = 0;
-	do {
+	while (isdigit((unsigned char)*at)) {
 		at = number_take(at, &whole, &nanoths);
 		at = at ? take_unit(at, &unit) : NULL;
-		if (!at || unit >= last || number_scale(whole, nanoths, unit, &value) ||
-		    __builtin_add_overflow(*ns, value, ns))
+		if (!at || number_scale(whole, nanoths, unit, &value))
+			return NULL;
+		if (unit >= last)
+			break;
+		if (__builtin_add_overflow(*ns, value, ns))
 			return NULL;
 		last = unit;
-	} while (isdigit((unsigned char)*at));
-	return at;
+		behind = at;
+	}
+	return behind;
 }

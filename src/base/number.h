@@ -17,9 +17,9 @@ const char *number_take(const char *at, uint64_t *whole, uint64_t *nanoths);
 /** number_scale() - times @unit. 0, or 1 where that does not fit. */
 int number_scale(uint64_t whole, uint64_t nanoths, uint64_t unit, uint64_t *value);
 /**
- * duration_take() - "10s", "1h30m", "1.5s", "250ms", "5us", "7ns", "2d": one or more pairs, the
- * largest unit first. Return: the place behind the last one, NULL where there is none or it does
- * not fit.
+ * duration_take() - "10s", "1h30m", "1.5s", "250ms", "5us", "7ns", "2d": one or more pairs as long
+ * as each has a smaller unit than the one before. Return: the place behind the last of them, NULL
+ * where there is none or it does not fit.
  */
 const char *duration_take(const char *at, uint64_t *ns);
 

@@ -145,6 +145,7 @@ _Static_assert(sizeof(struct event) == 56, "struct event");
  */
 enum stack_stop {
 	STACK_COMPLETE = 0,
+	STACK_STOP_GUESSED = 7, /* it ends where it should; code on the way was left on a guess */
 	STACK_STOP_UNSAMPLED = 12, /* see process.sample_bytes */
 	STACK_STOP_DAMAGED = 11,   /* its definition stood in a damaged stretch of the recording */
 	STACK_STOP_MAX = 16        /* same numbers as enum wire_stop; names by stack_stop_name() */

@@ -218,7 +218,7 @@ static int allow(int rules, const char *path, uint64_t access)
 
 	below.parent_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (below.parent_fd < 0)
-		return 0;
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
 	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0) < 0)
 		rc = -errno;
 	close(below.parent_fd);

@@ -202,9 +202,9 @@ static void notice_exec(struct record *rec, uint64_t now)
 	/* the first look may come behind an exec, too */
 	if (rec->start_stack != at)
 		look_for_exec(rec, now);
-	/* it ended meanwhile: its mappings were gone, and nothing was put in their place */
+	/* or the program has ended since: its mappings are gone, nothing came in their place */
 	struct proc_memory memory;
-	if (rec->replaced && proc_gauge_memory(&rec->gauge, &memory) < 0)
+	if (rec->replaced && !rec->start_stack && proc_gauge_memory(&rec->gauge, &memory) < 0)
 		rec->replaced = 0;
 	rec->start_stack = at;
 }
@@ -278,6 +278,18 @@ void record_look_around(struct record *rec)
 	}
 }
 
+/* One that has not run since has the peak that it had. */
+static void take_peak(struct record *rec, uint64_t now, int anyway)
+{
+	uint64_t peak, stir = 0;
+	rec->peak_next_ns = now + RSS_LAST_NS;
+	if (!anyway && proc_gauge_stir(&rec->gauge, &stir) == 0 && stir == rec->peak_stir)
+		return;
+	if (proc_peak_rss(rec->pid, &peak) == 0 && peak > rec->peak_rss_bytes)
+		rec->peak_rss_bytes = peak;
+	rec->peak_stir = stir; /* as of before that reading */
+}
+
 static int take_rss(struct record *rec, uint64_t now, int peak_too)
 {
 	struct proc_memory memory;
@@ -287,14 +299,8 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 	look_for_children(rec);
 	if (rec->replaced)
 		return 0;
-	uint64_t peak, stir = 0;
-	if (peak_too || (now >= rec->peak_next_ns &&
-			 (proc_gauge_stir(&rec->gauge, &stir) < 0 || stir != rec->peak_stir))) {
-		if (proc_peak_rss(rec->pid, &peak) == 0 && peak > rec->peak_rss_bytes)
-			rec->peak_rss_bytes = peak;
-		rec->peak_next_ns = now + RSS_LAST_NS;
-		rec->peak_stir = stir; /* as of before that reading */
-	}
+	if (peak_too || now >= rec->peak_next_ns)
+		take_peak(rec, now, peak_too);
 	/* young programs grow fast; those of two seconds are looked at ten times a second */
 	uint64_t interval = now / 20;
 	interval = interval < RSS_FIRST_NS ? RSS_FIRST_NS : interval;

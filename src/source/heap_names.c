@@ -45,6 +45,7 @@ int heap_names_init(struct heap_names *names, const struct heap_tables *tables,
 	names->living = calloc(THREADS_FIRST, sizeof(*names->living));
 	names->thread_index = calloc(THREADS_FIRST * 2, sizeof(*names->thread_index));
 	names->thread_mask = THREADS_FIRST * 2 - 1;
+	names->living_count = names->threads_told = 0;
 	if (!names->node_stack || !names->frames || !names->pcs || !names->modules ||
 	    !names->threads || !names->living || !names->thread_index)
 		return err_set(err, -ENOMEM, "cannot allocate the recorder's tables");

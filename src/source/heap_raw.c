@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_raw.c - outPUT.raw, written where no recorder could be started (wire/heap_start.h, way 3):
+ * heap_raw.c - OUTPUT.raw, written where no recorder could be started (wire/heap_start.h, way 3):
  * the same layout on disk. It is read, never mapped: a file that somebody cuts while we read must
  * not end us. A ring is fetched piece by piece into a window that the decoder sees as a ring.
  */
@@ -17,7 +17,7 @@
 #include "source/heap_internal.h"
 
 #define WINDOW_BYTES (64u << 10)
-#define tables_BYTES_MAX (1ULL << 30)
+#define TABLES_BYTES_MAX (1ULL << 30)
 #define CALIBRATE_NS 20000000
 
 /*
@@ -97,8 +97,8 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 	 * the nodes are the last table; heap_raw_init() sees that the others lie before their end
 	 */
 	if (heap->tables.layout.magic == WIRE_HEAP_MAGIC &&
-	    heap->tables.layout.nodes_off <= tables_BYTES_MAX &&
-	    tables >= sizeof(heap->tables.layout) && tables <= tables_BYTES_MAX) {
+	    heap->tables.layout.nodes_off <= TABLES_BYTES_MAX &&
+	    tables >= sizeof(heap->tables.layout) && tables <= TABLES_BYTES_MAX) {
 		/*
 		 * a copy that was cut keeps what it has; what is missing reads as zero and costs no
 		 * memory

@@ -7,12 +7,9 @@
 
 #include "model/prof.h"
 
-/* These stacks do not end early: the innermost code is meant that was left on a guess. */
-#define STOP_GUESSED 7
-
 const char *view_end_goes(unsigned stop)
 {
-	return stop == STOP_GUESSED ? "go through" : "end in";
+	return stop == STACK_STOP_GUESSED ? "go through" : "end in";
 }
 
 const char *view_end_why(unsigned stop)
@@ -24,7 +21,7 @@ const char *view_end_why(unsigned stop)
 		[3] = "whose unwind data asks for what cannot be done",
 		[4] = "whose caller's place cannot be read",
 		[5] = "whose caller would not lie further out",
-		[STOP_GUESSED] = "made at run time, whose frame pointers were followed",
+		[STACK_STOP_GUESSED] = "made at run time, whose frame pointers were followed",
 	};
 	return stop < STACK_STOP_MAX ? why[stop] : NULL;
 }
@@ -114,7 +111,7 @@ int view_ends(const struct prof *prof, struct view_end ends[STACK_STOP_MAX], str
 		const struct prof_stack *s = prof_stack(prof, (struct stack_id){ i });
 		if (!s->partial || s->stop)
 			continue;
-		if (s->partial != STOP_GUESSED)
+		if (s->partial != STACK_STOP_GUESSED)
 			outer[i] = prof_stack(prof, s->parent)->stop ? i : outer[s->parent.v];
 		else
 			outer[i] = is_of_no_file(prof, s) ? i : outer[s->parent.v];

@@ -161,6 +161,8 @@ static void rules_are_read(void **state)
 	r = rule("eta<2h");
 	assert_int_equal(alert_longest_period_ns(&r), UINT64_MAX);
 	assert_true(fabs(rule("rate>360M/h").threshold - 0.1 * MIB) < 1);
+	assert_int_equal(rule("rss>1G for 30s1m").for_ns, 90 * SECOND);
+	assert_int_equal(rule("rss>1G for 1m1m").for_ns, 120 * SECOND);
 	assert_true(rule("eta<2h").threshold == 7200);
 	assert_int_equal(rule("eta<30m of 4G").limit_bytes, (uint64_t)(4096 * MIB));
 	assert_true(rule("unaccounted>5%").threshold == 5);
