@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import xml.etree.ElementTree as ET
 
@@ -30,12 +29,6 @@ AGAIN_MAX = 8
 class Tally:
     def __init__(self):
         self.passed, self.failures, self.skips = 0, [], []
-
-    def take(self, other):
-        """What was counted beside this one, once that has ended."""
-        self.passed += other.passed
-        self.failures += other.failures
-        self.skips += other.skips
 
     def ok(self, count=1):
         self.passed += count
@@ -185,11 +178,8 @@ def passes_alone(case, temporary):
     return True
 
 
-def live_tests(tally, everything, select, lane):
-    """
-    The live suite. What fails is run twice more, alone, once @lane has ended: whether it passes then is told beside it, and it
-    has failed.
-    """
+def live_tests(tally, everything, select):
+    """The live suite. What fails is run twice more, alone: whether it passes then is told beside it, and it has failed."""
     start = time.time()
     xml = os.path.join(BUILD, "live.xml")
     temporary = tempfile.mkdtemp(prefix="byteledger-check-")  # a short path: sockets stand there
@@ -221,9 +211,6 @@ def live_tests(tally, everything, select, lane):
             tally.skip(name, skipped.get("message") or "no reason given")
         else:
             tally.ok()
-    say(f"live: {tally.passed - passed} passed, {time.time() - start:.0f} s")
-    if lane and bad_cases:
-        lane.join()
     for case, name, detail in bad_cases:
         alone = len(bad_cases) <= AGAIN_MAX and passes_alone(case, temporary)
         tally.fail(name + (" (passed twice when run again, alone)" if alone else ""), detail)
@@ -233,6 +220,7 @@ def live_tests(tally, everything, select, lane):
         shutil.rmtree(temporary, ignore_errors=True)  # hundreds of megabytes
     else:
         say(f"what the live tests wrote is kept in {temporary}")
+    say(f"live: {tally.passed - passed} passed, {time.time() - start:.0f} s")
 
 
 def fuzz(tally, seconds):
@@ -256,10 +244,18 @@ def tidy(tally):
         tally.fail("clang-tidy", done.stdout)
 
 
-def other_builds(tally):
-    """The other compiler and the sanitizers: their builds and tests, below everything else. On a thread of its own."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # and of what it starts
-    try:
+def main():
+    parser = argparse.ArgumentParser(prog="./dev check", description="build and run every test")
+    parser.add_argument("--all", action="store_true", help="also large programs, other kernels, a minute of fuzzing a target")
+    parser.add_argument("--quick", action="store_true", help="only the gcc build and its suites (no clang, no sanitizers)")
+    parser.add_argument("-k", metavar="EXPR", help="only live tests that match (pytest -k)")
+    opt = parser.parse_args()
+    tally, start = Tally(), time.time()
+    os.makedirs(BUILD, exist_ok=True)
+
+    if compile_in(tally, "build with gcc, warnings are errors", BUILD):
+        meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"])
+    if not opt.quick:
         compile_in(tally, "build with clang, warnings are errors", os.path.join(BUILD, "clang"),
                    ["-Dlive=false", "-Dpage=false", "-Doptimization=0", "-Ddebug=false"], {"CC": "clang", "CXX": "clang++"})
         folder = os.path.join(BUILD, "asan")
@@ -273,31 +269,8 @@ def other_builds(tally):
                       "-Dpage=false", "-Doptimization=1", "-Dc_args=-Wno-tsan"],
                       targets=[f"tests/unit/unit_{name}" for name in THREADED]):
             thread_tests(tally, folder)
-    except Exception as e:  # pylint: disable=broad-except
-        tally.fail("clang and sanitizers", repr(e))
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="./dev check", description="build and run every test")
-    parser.add_argument("--all", action="store_true", help="also large programs, other kernels, a minute of fuzzing a target")
-    parser.add_argument("--quick", action="store_true", help="only the gcc build and its suites (no clang, no sanitizers)")
-    parser.add_argument("-k", metavar="EXPR", help="only live tests that match (pytest -k)")
-    opt = parser.parse_args()
-    tally, start = Tally(), time.time()
-    os.makedirs(BUILD, exist_ok=True)
-
-    if compile_in(tally, "build with gcc, warnings are errors", BUILD):
-        meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"])
-    # the live tests mostly wait: what computes gets the time that they leave, and no more
-    beside, lane = Tally(), None
-    if not opt.quick:
-        lane = threading.Thread(target=other_builds, args=(beside,))
-        lane.start()
     if os.path.exists(os.path.join(BUILD, "byteledger")):
-        live_tests(tally, opt.all, opt.k, lane)
-    if lane:
-        lane.join()
-        tally.take(beside)
+        live_tests(tally, opt.all, opt.k)
     if opt.all:
         fuzz(tally, 60)
         tidy(tally)
