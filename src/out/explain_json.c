@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/jsonw.h"
 #include "out/explain.h"
 #include "out/failed.h"
+#include "view/key.h"
 
 #define FRAMES_MAX 256
 
@@ -24,27 +27,68 @@ static void put_frame(struct jsonw *j, const struct view_frame *f)
 	jsonw_object_end(j);
 }
 
+/* What it is called, and what names it where two are called alike. */
+static void put_name(struct jsonw *j, enum view_by by, const char *name, uint64_t key,
+		     const struct view_frame *f)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	char digits[VIEW_KEY_TEXT];
+	buf_puts(&text, name);
+	if (by == VIEW_BY_LINE && f && f->file)
+		buf_printf(&text, ":%u", f->line);
+	jsonw_str(j, "name", buf_cstr(&text));
+	jsonw_str(j, "key", view_key_text(key, digits));
+}
+
+/* Without a file, by file, a group is its module (view/explain.c). */
+static uint64_t group_key(enum view_by by, const struct view_frame *f)
+{
+	return view_frame_key(f, by == VIEW_BY_FILE && !f->file ? VIEW_BY_MODULE : by);
+}
+
+/* Call sites of one function are told apart. */
+static uint64_t site_key(uint64_t outer, const struct view_frame *f)
+{
+	return view_key_mix(view_key_mix(outer, view_frame_key(f, VIEW_BY_FUNCTION)),
+			    view_key_function(f->module, "", f->offset));
+}
+
+/** put_stack() - the frames of @group's stack. Return: the key of that path. */
+static uint64_t put_stack(struct jsonw *j, const struct explain *e, uint32_t group)
+{
+	struct view_frame *frames = malloc(FRAMES_MAX * sizeof(*frames));
+	unsigned stop;
+	uint64_t key = VIEW_KEY_ROOT;
+	size_t count = frames ? view_frames(e->names, (struct stack_id){ e->groups[group].stack },
+					    frames, FRAMES_MAX, &stop)
+			      : 0;
+	for (size_t i = 0; i < count; i++)
+		put_frame(j, &frames[i]);
+	for (size_t i = count; i-- > 0;)
+		key = site_key(key, &frames[i]);
+	free(frames);
+	return key;
+}
+
 static void put_frames(struct jsonw *j, const struct explain *e, uint32_t group)
 {
+	const char *name = explain_group_name(e, group);
+	struct view_frame frame = { 0 };
+	uint64_t key = view_key_function(NULL, name, 0);
 	jsonw_array(j, "frames");
 	if (group < e->sheet->group_count) {
-		const struct explain_group *g = &e->groups[group];
+		frame = e->groups[group].frame;
 		if (e->by == VIEW_BY_STACK) {
-			struct view_frame *frames = malloc(FRAMES_MAX * sizeof(*frames));
-			unsigned stop;
-			size_t count = frames ? view_frames(e->names, (struct stack_id){ g->stack },
-							    frames, FRAMES_MAX, &stop)
-					      : 0;
-			for (size_t i = 0; i < count; i++)
-				put_frame(j, &frames[i]);
-			free(frames);
+			key = put_stack(j, e, group);
 		} else {
-			put_frame(j, &g->frame);
+			put_frame(j, &frame);
+			if (!frame.function) /* all code of the module that has no names */
+				frame.offset = 0;
+			key = group_key(e->by, &frame);
 		}
 	}
 	jsonw_array_end(j);
-	if (group >= e->sheet->group_count)
-		jsonw_str(j, "name", explain_group_name(e, group));
+	put_name(j, e->by, name, key, &frame);
 }
 
 /** put_group() - @brief: of what lies beside RSS only how much. */
@@ -113,17 +157,24 @@ static void put_touched(struct jsonw *j, const struct explain *e, const char *ke
 	jsonw_array(j, key);
 	for (size_t i = 0; i < shown; i++) {
 		const struct explain_touch *touch = &e->touched[at + i];
-		struct view_frame frame;
+		struct view_frame frame = { 0 }, first;
+		uint64_t path = VIEW_KEY_ROOT;
 		jsonw_object(j, NULL);
 		jsonw_array(j, "frames");
-		for (size_t k = e->by == VIEW_BY_STACK ? 0 : touch->first; k < touch->stack->count;
-		     k++) {
+		explain_touch_frame(touch, touch->first, &first);
+		if (e->by != VIEW_BY_STACK)
+			put_frame(j, &first);
+		for (size_t k = 0; k < touch->stack->count && e->by == VIEW_BY_STACK; k++) {
 			explain_touch_frame(touch, k, &frame);
 			put_frame(j, &frame);
-			if (e->by != VIEW_BY_STACK)
-				break;
+		}
+		for (size_t k = touch->stack->count; k-- > 0 && e->by == VIEW_BY_STACK;) {
+			explain_touch_frame(touch, k, &frame);
+			path = site_key(path, &frame);
 		}
 		jsonw_array_end(j);
+		put_name(j, e->by, explain_frame_name(e, &first),
+			 e->by == VIEW_BY_STACK ? path : group_key(e->by, &first), &first);
 		jsonw_u64(j, "bytes", touch->bytes);
 		jsonw_object_end(j);
 	}

@@ -226,6 +226,29 @@ static const struct sheet_column balance_columns[] = { { "BYTES", SHEET_BYTES, 1
 						       { "BLOCKS", SHEET_COUNT, 8, 100 },
 						       { "ASKED FOR", SHEET_BYTES, 10, 120 } };
 
+/** group_name() - what a group of stacks is called. Return: what that leaves out; NULL. */
+static const char *group_name(const struct reading *r, const json_t *stack, struct buf *name)
+{
+	const json_t *frame = json_array_get(json_object_get(stack, "frames"), 0);
+	const char *given = reading_word(stack, "name"), *slash;
+	enum view_by by = r->what->by;
+	if (!given)
+		reading_function(r, frame, name);
+	else if (!frame || by == VIEW_BY_MODULE)
+		buf_puts(name, given);
+	else if ((by == VIEW_BY_FILE || by == VIEW_BY_LINE) && reading_word(frame, "file"))
+		buf_puts(name, (slash = strrchr(given, '/')) ? slash + 1 : given);
+	else if (reading_word(frame, "function") && r->what->short_name)
+		r->what->short_name(name, given, 0);
+	else
+		buf_puts(name, given);
+	if (!frame || (given && by == VIEW_BY_MODULE))
+		return NULL; /* what its frame says is of one of many */
+	if (given && (by == VIEW_BY_FILE || by == VIEW_BY_LINE))
+		return sheet_text(r->sheet, given);
+	return frame_detail(r->sheet, frame);
+}
+
 static int read_stacks(const struct reading *r, const json_t *line, uint32_t parent, uint64_t key)
 {
 	size_t i;
@@ -236,22 +259,16 @@ static int read_stacks(const struct reading *r, const json_t *line, uint32_t par
 	json_array_foreach((json_t *)all, i, stack)
 	{
 		CLEANUP(buf_fini) struct buf name = { 0 };
-		const json_t *frames = json_object_get(stack, "frames");
-		const char *given = reading_word(stack, "name");
-		if (given)
-			buf_puts(&name, given);
-		else
-			reading_function(r, json_array_get(frames, 0), &name);
-		uint64_t own = sheet_key(key, buf_cstr(&name));
-		struct sheet_row *row = sheet_add(r->sheet, parent, own, buf_cstr(&name));
+		const char *detail = group_name(r, stack, &name), *own = reading_word(stack, "key");
+		struct sheet_row *row =
+			sheet_add(r->sheet, parent, sheet_key(key, own ? own : buf_cstr(&name)),
+				  buf_cstr(&name));
 		if (!row)
 			return -ENOMEM;
 		row->cells[0].number = reading_number(stack, "bytes");
 		row->cells[1].number = reading_number(stack, "blocks");
 		row->cells[2].number = reading_number(stack, "live_bytes");
-		row->detail = json_array_size(frames)
-				      ? frame_detail(r->sheet, json_array_get(frames, 0))
-				      : NULL;
+		row->detail = detail;
 	}
 	int64_t folded = reading_number(line, "folded_bytes");
 	if (folded > 0) {

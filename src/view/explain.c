@@ -283,10 +283,14 @@ const char *explain_group_name(const struct explain *e, uint32_t group)
 					      "(the allocator's own)" };
 	if (group >= e->sheet->group_count)
 		return pseudo[(group - e->sheet->group_count) % SHEET_PSEUDO];
-	const struct view_frame *f = &e->groups[group].frame;
-	if (e->by == VIEW_BY_MODULE)
+	return explain_frame_name(e, &e->groups[group].frame);
+}
+
+const char *explain_frame_name(const struct explain *e, const struct view_frame *f)
+{
+	if (e->by == VIEW_BY_MODULE || (e->by == VIEW_BY_FILE && !f->file))
 		return f->module ? f->module : "(no module)";
-	if ((e->by == VIEW_BY_FILE || e->by == VIEW_BY_LINE) && f->file)
+	if (e->by == VIEW_BY_FILE || (e->by == VIEW_BY_LINE && f->file))
 		return f->file;
 	return f->function ? f->function : f->module ? f->module : "(no stack)";
 }

@@ -91,6 +91,8 @@ void explain_free(struct explain *explain);
 
 /** explain_group_name() - what to call group @group, pseudo groups too. Lent. */
 const char *explain_group_name(const struct explain *explain, uint32_t group);
+/** explain_frame_name() - what to call the group that @frame stands for. Lent. */
+const char *explain_frame_name(const struct explain *explain, const struct view_frame *frame);
 /** What of a group beside its classes: memory that it never touched, and what was swapped out. */
 enum { EXPLAIN_UNTOUCHED = SHEET_CLASSES, EXPLAIN_SWAPPED };
 

@@ -93,30 +93,6 @@ static uint32_t frame_add(struct build *b, const struct fold_frame *frame)
 	return id;
 }
 
-static uint64_t key_of(const struct view_frame *v, enum view_by by)
-{
-	char text[16];
-	CLEANUP(buf_fini) struct buf bytes = { 0 };
-	switch (by) {
-	case VIEW_BY_MODULE:
-		return view_key_function(v->module, "", 0);
-	case VIEW_BY_FILE:
-	case VIEW_BY_LINE:
-		if (!v->file)
-			break;
-		buf_put(&bytes, "\0", 2);
-		buf_puts(&bytes, v->file);
-		if (by == VIEW_BY_LINE) {
-			snprintf(text, sizeof(text), ":%u", v->line);
-			buf_puts(&bytes, text);
-		}
-		return view_key_bytes(bytes.data, bytes.len);
-	default:
-		break;
-	}
-	return view_key_function(v->module, v->function, v->offset);
-}
-
 /** entry_add() - one entry of a frame row, as the grouping has it. */
 static uint32_t entry_add(struct build *b, const struct prof *names, const struct prof_frame *row,
 			  uint32_t i)
@@ -124,7 +100,7 @@ static uint32_t entry_add(struct build *b, const struct prof *names, const struc
 	struct view_frame v;
 	enum view_by by = b->opt->by;
 	view_frame_at(names, row, i, &v);
-	struct fold_frame frame = { .key = key_of(&v, by),
+	struct fold_frame frame = { .key = view_frame_key(&v, by),
 				    .function = v.function,
 				    .module = v.module,
 				    .path = prof_module(names, row->module)->path,

@@ -3,9 +3,13 @@
  * frames.c - what a stack looks like: inlined frames unfolded, allocator calls at the inner end
  * left out.
  */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "view/impl.h"
+#include "view/key.h"
 
 /*
  * An allocation belongs to the caller of the outermost allocator call (docs/rules.md): operator new
@@ -89,4 +93,28 @@ size_t view_frames(const struct prof *prof, struct stack_id stack, struct view_f
 		s = prof_stack(prof, at);
 	}
 	return n;
+}
+
+uint64_t view_frame_key(const struct view_frame *v, enum view_by by)
+{
+	char text[16];
+	CLEANUP(buf_fini) struct buf bytes = { 0 };
+	switch (by) {
+	case VIEW_BY_MODULE:
+		return view_key_function(v->module, "", 0);
+	case VIEW_BY_FILE:
+	case VIEW_BY_LINE:
+		if (!v->file)
+			break;
+		buf_put(&bytes, "\0", 2);
+		buf_puts(&bytes, v->file);
+		if (by == VIEW_BY_LINE) {
+			snprintf(text, sizeof(text), ":%u", v->line);
+			buf_puts(&bytes, text);
+		}
+		return view_key_bytes(bytes.data, bytes.len);
+	default:
+		break;
+	}
+	return view_key_function(v->module, v->function, v->offset);
 }

@@ -49,6 +49,8 @@ struct view_frame {
 	uint8_t folded;
 };
 
+/** view_frame_key() - what names the group that @frame is in (docs/api.md 2). O(its texts). */
+uint64_t view_frame_key(const struct view_frame *frame, enum view_by by);
 /**
  * view_frames() - the frames of @stack, innermost first, inlined ones unfolded, allocator wrappers
  * (operator new, operator new[]; the rule is in view/frames.c) at the inner end left out: the first

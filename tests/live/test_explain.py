@@ -111,6 +111,9 @@ def test_a_recorded_program_is_told_to_the_byte(byteledger, prog, tmp_path, allo
         for by in ("module", "stack"):
             other = explain(byteledger, "--freeze", "-p", str(program.pid), by=by)
             assert classes(other)["allocator-holes"] == pytest.approx(classes(sheet)["allocator-holes"], rel=0.01)
+            for line in other["lines"] if by == "module" else []:
+                assert len({s["key"] for s in line["stacks"]}) == len(line["stacks"])
+                assert all(s["name"] == s["frames"][0]["module"] if s["frames"] else s["name"].startswith("(") for s in line["stacks"])
         holes = sum(s["bytes"] for s in stacks(sheet, "allocator-holes").values())
         assert holes == classes(sheet)["allocator-holes"]
 

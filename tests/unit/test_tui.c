@@ -243,6 +243,48 @@ static void answers_of_any_shape_are_shown_or_refused(void **state)
 	}
 }
 
+/** show() - @answer as a sheet; sheet_fini(). */
+static void show(const struct screen_what *what, const char *answer, struct sheet *sheet)
+{
+	struct err err = { 0 };
+	*sheet = (struct sheet){ 0 };
+	assert_int_equal(screen_read(what, answer, strlen(answer), sheet, &err), 0);
+}
+
+static void groups_have_their_own_names_and_are_told_apart(void **state)
+{
+	(void)state;
+	static const char answer[] =
+		"{\"rss_bytes\":30,\"lines\":[{\"class\":\"heap-live\",\"bytes\":30,\"stacks\":["
+		"{\"name\":\"/a/x.c:7\",\"key\":\"01\",\"bytes\":20,"
+		"\"frames\":[{\"function\":\"first\",\"module\":\"m\",\"file\":\"/a/"
+		"x.c\",\"line\":7}]},"
+		"{\"name\":\"/b/x.c:7\",\"key\":\"02\",\"bytes\":9,"
+		"\"frames\":[{\"function\":\"first\",\"module\":\"m\",\"file\":\"/b/"
+		"x.c\",\"line\":7}]},"
+		"{\"name\":\"(caches)\",\"key\":\"03\",\"bytes\":1,\"frames\":[]}]}]}";
+	static const char modules[] =
+		"{\"rss_bytes\":30,\"lines\":[{\"class\":\"heap-live\",\"bytes\":30,\"stacks\":["
+		"{\"name\":\"libx.so\",\"key\":\"01\",\"bytes\":20,"
+		"\"frames\":[{\"function\":\"first\",\"module\":\"libx.so\",\"file\":\"/a/"
+		"x.c\"}]}]}]}";
+	struct screen_what what = { .screen = SCREEN_BALANCE,
+				    .by = VIEW_BY_LINE,
+				    .process = SCREEN_NOWHERE };
+	CLEANUP(sheet_fini) struct sheet lines = { 0 }, all = { 0 };
+	show(&what, answer, &lines);
+	assert_int_equal(lines.count, 5);
+	assert_string_equal(lines.rows[1].name, "x.c:7");
+	assert_string_equal(lines.rows[2].name, "x.c:7");
+	assert_string_equal(lines.rows[1].detail, "/a/x.c:7");
+	assert_true(lines.rows[1].key != lines.rows[2].key);
+	assert_string_equal(lines.rows[3].name, "(caches)");
+	what.by = VIEW_BY_MODULE;
+	show(&what, modules, &all);
+	assert_string_equal(all.rows[1].name, "libx.so");
+	assert_null(all.rows[1].detail);
+}
+
 int main(void)
 {
 	if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -256,6 +298,7 @@ int main(void)
 		cmocka_unit_test(pages_and_ends_are_reached),
 		cmocka_unit_test(rows_of_a_sheet_open_change_and_are_looked_for),
 		cmocka_unit_test(answers_of_any_shape_are_shown_or_refused),
+		cmocka_unit_test(groups_have_their_own_names_and_are_told_apart),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
