@@ -137,8 +137,8 @@ struct loop {
 
 static void on_say(void *ctx, const char *text)
 {
-	(void)ctx;
-	cmd_say("%s", text);
+	if (!((struct loop *)ctx)->args->serving.quiet)
+		cmd_say("%s", text);
 }
 
 static void on_warn(void *ctx, const struct err *err)
@@ -188,7 +188,7 @@ static void on_met(void *ctx, struct watched *w, const struct alert_event *event
 static int on_looked(void *ctx, struct watched *w, int mappings, struct err *err)
 {
 	struct loop *l = ctx;
-	if (mappings)
+	if (mappings && !l->args->serving.quiet)
 		watched_tell_cost(w, look_period_ns(l->args), cmd_say_line);
 	if (l->args->seconds <= 0 || !w->quick || !l->args->result->to ||
 	    (l->args->json && !(mappings && l->args->jsonl)))
@@ -237,9 +237,15 @@ static int serve(struct loop *l, struct err *err)
 	if (!l->serving)
 		return err->code;
 	const char *url = serving_url(l->serving);
-	fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics; the page: %s\n", url,
-		url, url);
-	serving_tell_note(l->serving);
+	if (l->args->is_server && !l->args->serving.quiet) {
+		printf("%s\n", url);
+		fflush(stdout);
+	}
+	if (!l->args->is_server)
+		fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics; the page: %s\n",
+			url, url, url);
+	if (!l->args->serving.quiet)
+		serving_tell_note(l->serving);
 	return 0;
 }
 

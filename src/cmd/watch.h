@@ -33,7 +33,8 @@ struct watch_args {
 	size_t rule_count;
 	struct alert_action actions[WATCH_ACTIONS_MAX];
 	size_t action_count;
-	struct serving_opt serving;
+	struct serving_opt serving; /* quiet: as `serve -q` has it */
+	int is_server;              /* `serve`: the address is its result */
 	int hide_addresses;
 	int probe;              /* set by the command, as what follows: --duration is then enough */
 	struct mapnames *names; /* lent; may be NULL */

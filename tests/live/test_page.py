@@ -283,12 +283,9 @@ def test_page_of_a_process(browser, byteledger, tmp_path):
     """A process that grows, followed by its mappings."""
     program = "import time\nk = [str(i) * 3 for i in range(200000)]\nwhile True:\n    k.append(bytearray(20000))\n    time.sleep(0.02)\n"
     with subprocess.Popen(["/usr/bin/python3", "-c", program]) as target:
-        with subprocess.Popen([byteledger, "serve", "-p", str(target.pid), "-l", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as server:
+        with subprocess.Popen([byteledger, "serve", "-p", str(target.pid), "-l", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as server:
             try:
-                for line in server.stderr:
-                    if "the page: " in line:
-                        break
-                in_browser("regions", browser, byteledger, tmp_path, line.split("the page: ")[1].strip())
+                in_browser("regions", browser, byteledger, tmp_path, server.stdout.readline().strip())
             finally:
                 server.terminate()
                 target.kill()

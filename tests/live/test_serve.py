@@ -713,16 +713,18 @@ def test_a_command_that_records_serves_what_it_records(byteledger, tmp_path, ins
 
 def test_a_running_process_is_shown_by_mapping(byteledger):
     target = subprocess.Popen(["sleep", "60"])
-    child = subprocess.Popen([byteledger, "serve", "-p", str(target.pid), "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen([byteledger, "serve", "-p", str(target.pid), "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True)
     try:
-        url = re.search(r"http://\S+?/", child.stderr.readline())[0]
+        url = child.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:[0-9]+/", url)
         with urllib.request.urlopen(url + "debug/memory?format=json", timeout=20) as answer:
             assert json.loads(answer.read())["pid"] == target.pid
     finally:
         for process in (child, target):
             process.terminate()
             process.wait(20)
-        child.stderr.close()
+        child.stdout.close()
     for words in (["-p", str(os.getpid()), "x.blt"], []):
         out = subprocess.run([byteledger, "serve", *words], capture_output=True, text=True, timeout=20)
         assert out.returncode == 2 and "hint:" in out.stderr
