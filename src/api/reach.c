@@ -20,6 +20,8 @@
 #define ANSWER_MAX (64u << 20)
 #define PAUSE_MS 100 /* between two looks at whether anybody still waits */
 #define PATIENCE_MS 15000
+#define AGAIN_MS 100     /* as a server says with 202; after 2 s it would give up the work */
+#define WAIT "&wait=250" /* all that it takes (docs/api.md 1) */
 
 struct reach {
 	struct serving *serving; /* in this process */
@@ -243,14 +245,33 @@ static int exchange(int fd, const struct buf *question, const atomic_int *stop, 
 	return -EFBIG;
 }
 
-static int ask_server(const struct reach *r, const char *what, const atomic_int *stop,
-		      struct buf *to, struct err *err)
+/** waits() - a question about a source: what takes long is answered in part. */
+static int waits(const char *what)
+{
+	return strncmp(what, "/api/v1/", 8) == 0 && strstr(what, "src=") != NULL;
+}
+
+int reach_read(struct buf *all, struct buf *to)
+{
+	const char *text = buf_cstr(all), *body = strstr(text, "\r\n\r\n"),
+		   *status = strchr(text, ' ');
+	if (strncmp(text, "HTTP/", 5) != 0 || !body || !status || status > body)
+		return -EBADMSG;
+	long code = strtol(status, NULL, 10);
+	if (code < 100 || code > 599)
+		return -EBADMSG;
+	buf_put(to, body + 4, all->len - (size_t)(body + 4 - text));
+	return (int)code;
+}
+
+static int ask_once(const struct reach *r, const char *what, const atomic_int *stop, struct buf *to,
+		    struct err *err)
 {
 	CLEANUP(buf_fini) struct buf question = { 0 }, all = { 0 };
 	int v6 = strchr(r->host, ':') != NULL;
 	/* 1.0: the answer ends with the connection, and comes in no pieces */
-	buf_printf(&question, "GET %s HTTP/1.0\r\nHost: %s%s%s:%s\r\n", what, v6 ? "[" : "",
-		   r->host, v6 ? "]" : "", r->port);
+	buf_printf(&question, "GET %s%s HTTP/1.0\r\nHost: %s%s%s:%s\r\n", what,
+		   waits(what) ? WAIT : "", v6 ? "[" : "", r->host, v6 ? "]" : "", r->port);
 	if (r->token[0])
 		buf_printf(&question, "Authorization: Bearer %s\r\n", r->token);
 	buf_puts(&question, "\r\n");
@@ -261,13 +282,26 @@ static int ask_server(const struct reach *r, const char *what, const atomic_int 
 	close(fd);
 	if (rc < 0)
 		return err_set(err, rc, "no answer from %s:%s", r->host, r->port);
-	const char *text = buf_cstr(&all), *body = strstr(text, "\r\n\r\n"),
-		   *status = strchr(text, ' ');
-	if (strncmp(text, "HTTP/", 5) != 0 || !body || !status || status > body)
-		return err_set(err, -EBADMSG, "what answers at %s:%s is no byteledger", r->host,
-			       r->port);
-	buf_put(to, body + 4, all.len - (size_t)(body + 4 - text));
-	return (int)strtol(status, NULL, 10);
+	rc = reach_read(&all, to);
+	return rc < 0 ? err_set(err, rc, "what answers at %s:%s is no byteledger", r->host, r->port)
+		      : rc;
+}
+
+/* 202: it is being worked out as long as somebody asks, be it for minutes. */
+static int ask_server(const struct reach *r, const char *what, const atomic_int *stop,
+		      struct buf *to, struct err *err)
+{
+	for (;;) {
+		int rc = ask_once(r, what, stop, to, err);
+		if (rc != 202)
+			return rc;
+		buf_clear(to);
+		for (int waited = 0; waited < AGAIN_MS; waited += PAUSE_MS) {
+			if (stop && atomic_load(stop))
+				return err_set(err, -ECANCELED, "it is no longer asked for");
+			poll(NULL, 0, PAUSE_MS);
+		}
+	}
 }
 
 int reach_ask(struct reach *r, const char *what, const atomic_int *stop, struct buf *to,

@@ -41,4 +41,10 @@ int reach_ask(struct reach *reach, const char *what, const atomic_int *stop, str
 	      struct err *err);
 void reach_free(struct reach *reach);
 
+/**
+ * Private, and the fuzzer's: reach_read() - @answer, all that a server sent, its body into @to.
+ * Return: its status; -EBADMSG: that is no answer.
+ */
+int reach_read(struct buf *answer, struct buf *to);
+
 #endif

@@ -28,7 +28,8 @@ static void answer(struct asker *a, const char *what, struct asked *to)
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	int rc = reach_ask(a->reach, what, &a->stop, &to->body, &to->err);
 	to->status = rc < 0 ? 0 : rc;
-	to->took_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	to->time_ns = clock_ns(CLOCK_MONOTONIC);
+	to->took_ns = to->time_ns - began;
 }
 
 static void *work(void *ctx)

@@ -14,7 +14,7 @@ struct asked {
 	struct buf body;
 	struct err err; /* there is no answer; else: */
 	int status;
-	uint64_t took_ns;
+	uint64_t took_ns, time_ns; /* time_ns: when it was there, of CLOCK_MONOTONIC */
 };
 
 /** asker_new() - @reach: lent. NULL with @err. */

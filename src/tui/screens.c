@@ -150,6 +150,16 @@ int64_t reading_number(const json_t *object, const char *key)
 	return n >= MOST ? (int64_t)MOST : n <= -MOST ? -(int64_t)MOST : (int64_t)n;
 }
 
+int64_t reading_sum(int64_t a, int64_t b)
+{
+	int64_t sum;
+	if (a == SHEET_NONE || b == SHEET_NONE)
+		return a == SHEET_NONE ? b : a;
+	if (__builtin_add_overflow(a, b, &sum))
+		sum = a;
+	return sum > (int64_t)MOST ? (int64_t)MOST : sum < -(int64_t)MOST ? -(int64_t)MOST : sum;
+}
+
 static int64_t or_zero(int64_t number)
 {
 	return number == SHEET_NONE ? 0 : number;
@@ -188,16 +198,32 @@ void reading_function(const struct reading *r, const json_t *frame, struct buf *
 			   (unsigned long long)offset);
 }
 
+void reading_too_deep(struct sheet *sheet)
+{
+	snprintf(sheet->warns, sizeof(sheet->warns), "what has more than %d callers is left out",
+		 SHEET_DEPTH_MAX - 1);
+}
+
+const char *reading_count(char text[24], const json_t *object, const char *key)
+{
+	int64_t n = reading_number(object, key);
+	if (n == SHEET_NONE)
+		return "?";
+	snprintf(text, 24, "%lld", (long long)n);
+	return text;
+}
+
 static const char *frame_detail(struct sheet *sheet, const json_t *frame)
 {
 	const char *module = reading_word(frame, "module"), *file = reading_word(frame, "file");
+	int64_t line = reading_number(frame, "line"), offset = reading_number(frame, "offset");
 	const char *slash = file ? strrchr(file, '/') : NULL;
 	if (file)
-		return reading_text(sheet, "%s · %s:%lld", module ? module : "",
-				    slash ? slash + 1 : file,
-				    (long long)reading_number(frame, "line"));
-	return reading_text(sheet, "%s+0x%llx", module ? module : "",
-			    (unsigned long long)reading_number(frame, "offset"));
+		return reading_text(sheet, line > 0 ? "%s · %s:%lld" : "%s · %s",
+				    module ? module : "", slash ? slash + 1 : file,
+				    (long long)line);
+	return reading_text(sheet, offset >= 0 ? "%s+0x%llx" : "%s", module ? module : "",
+			    (unsigned long long)offset);
 }
 
 int reading_frames(const struct reading *r, const json_t *frames, uint32_t parent, uint64_t key)
@@ -422,7 +448,7 @@ static int read_history(const struct reading *r)
 	struct sheet *s = r->sheet;
 	size_t i;
 	const json_t *line;
-	char x[TEXT_NUMBER_MAX];
+	char x[TEXT_NUMBER_MAX], points[24];
 	uint64_t span = 0;
 	uint32_t process = 0;
 	s->name_head = "KIND OF MEMORY";
@@ -451,8 +477,8 @@ static int read_history(const struct reading *r)
 		int64_t ns = reading_number(growth, "span_ns");
 		span = ns > 0 && (uint64_t)ns > span ? (uint64_t)ns : span;
 		row->detail =
-			reading_text(s, "%lld points, %.1f %% sure, over %s",
-				     (long long)reading_number(growth, "points"),
+			reading_text(s, "%s points, %.1f %% sure, over %s",
+				     reading_count(points, growth, "points"),
 				     json_number_value(json_object_get(growth, "confidence")) * 100,
 				     text_duration(x, ns > 0 ? (uint64_t)ns : 0));
 		row->shows = !class;
@@ -488,11 +514,13 @@ static int read_tree(const struct reading *r)
 	struct sheet *s = r->sheet;
 	const json_t *node = ARRAY(r, "node"), *frames = ARRAY(r, "frames");
 	size_t count = json_array_size(json_object_get(node, "frame"));
-	uint32_t above[256] = { 0 };
-	uint64_t keys[256] = { 0 };
+	uint32_t above[SHEET_DEPTH_MAX + 1] = { 0 };
+	uint64_t keys[SHEET_DEPTH_MAX + 1] = { 0 };
 	for (size_t i = 1; i < count; i++) {
 		int64_t depth = number_at(node, "depth", i), frame = number_at(node, "frame", i);
-		if (depth < 1 || depth >= (int64_t)ARRAY_LEN(above))
+		if (depth > SHEET_DEPTH_MAX)
+			reading_too_deep(s);
+		if (depth < 1 || depth > SHEET_DEPTH_MAX)
 			continue;
 		const char *name = at_index(frames, "short", frame),
 			   *key = at_index(frames, "key", frame);
@@ -505,9 +533,12 @@ static int read_tree(const struct reading *r)
 		row->cells[0].number = number_at(node, "total", i);
 		row->cells[1].number = number_at(node, "self", i);
 		row->cells[2].number = number_at(node, "blocks", i);
+		const struct sheet_row *caller =
+			above[depth - 1] ? &s->rows[above[depth - 1] - 1] : NULL;
 		/* the way down along what has most of its caller's */
-		row->shows = row->cells[0].number * 2 >= number_at(node, "total", i - 1) &&
-			     (i == 1 || s->rows[s->count - 2].shows);
+		row->shows = row->cells[0].number * 2 >= (caller ? caller->cells[0].number
+								 : number_at(node, "total", 0)) &&
+			     (!caller || caller->shows);
 		row->detail = sheet_text(s, at_index(frames, "name", frame));
 	}
 	return 0;
@@ -650,16 +681,17 @@ int screen_sources(const char *json, size_t len, struct screen_sources *to, stru
 		uint32_t *place = process ? &to->process : node ? &to->node : &to->recording;
 		if (*place != SCREEN_NOWHERE || json_is_string(json_object_get(source, "error")))
 			continue; /* the first of each kind is shown */
-		unsigned had = to->has;
-		json_array_foreach(
-			json_object_get(source, "has"), k,
-			word) for (size_t n = 0; n < ARRAY_LEN(words);
-				   n++) if (strcmp(words[n].word, reading_word(word, NULL)
-									  ? reading_word(word, NULL)
-									  : "") == 0) to->has |=
-			1u << words[n].screen;
+		unsigned had = to->has, own = 0;
+		json_array_foreach(json_object_get(source, "has"), k, word)
+		{
+			const char *text = reading_word(word, NULL);
+			for (size_t n = 0; n < ARRAY_LEN(words) && text; n++)
+				if (strcmp(words[n].word, text) == 0)
+					own |= 1u << words[n].screen;
+		}
+		to->has |= own;
 		*place = (uint32_t)id;
-		if (process && !(to->has & 1u << SCREEN_REGIONS))
+		if (process && !(own & 1u << SCREEN_REGIONS))
 			to->process = SCREEN_NOWHERE; /* pages or samples of it, no mappings */
 		to->live |= process || node || json_is_true(json_object_get(source, "live"));
 		if (process && pid > 0)

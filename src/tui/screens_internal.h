@@ -20,7 +20,13 @@ const char *reading_word(const json_t *object, const char *key);
 void reading_function(const struct reading *r, const json_t *frame, struct buf *to);
 /** reading_frames() - a row a frame of the array, below @parent; "file:line" is their detail. */
 int reading_frames(const struct reading *r, const json_t *frames, uint32_t parent, uint64_t key);
-/** reading_texts() - printf into the arena; NULL without memory. */
+/** reading_sum() - of two such numbers, one of the same range; what is not known adds nothing. */
+int64_t reading_sum(int64_t a, int64_t b);
+/** reading_count() - a number as text, "?" where it is not there. Lent, or @text. */
+const char *reading_count(char text[24], const json_t *object, const char *key);
+/** reading_too_deep() - says below the rows that some were left out. */
+void reading_too_deep(struct sheet *sheet);
+/** reading_text() - printf into the arena; NULL without memory. */
 const char *reading_text(struct sheet *sheet, const char *fmt, ...) PRINTF(2, 3);
 
 int read_regions(const struct reading *r);

@@ -26,6 +26,13 @@ static uint64_t address(const json_t *object, const char *key)
 	return n > 0 && n < 18446744073709551615.0 ? (uint64_t)n : 0;
 }
 
+/* Of two addresses that are there: what lies between them. */
+static int64_t span_of(uint64_t start, uint64_t end)
+{
+	uint64_t bytes = end - start;
+	return end <= start ? SHEET_NONE : bytes >> 61 ? INT64_C(1) << 61 : (int64_t)bytes;
+}
+
 /* ---- regions --------------------------------------------------------------------------------- */
 
 static const struct sheet_column class_columns[] = { { "RSS", SHEET_BYTES, 10, 0 },
@@ -64,11 +71,7 @@ static int read_classes(const struct reading *r)
 		struct sheet_row *sum = &s->rows[place[i] - 1];
 		for (unsigned c = 0; c < ARRAY_LEN(keys); c++) {
 			int64_t n = reading_number(row, keys[c]);
-			if (n != SHEET_NONE)
-				sum->cells[c].number = (sum->cells[c].number == SHEET_NONE
-								? 0
-								: sum->cells[c].number) +
-						       n;
+			sum->cells[c].number = reading_sum(sum->cells[c].number, n);
 		}
 		struct sheet_row *own = sheet_add(s, place[i], sheet_key(sum->key, label),
 						  label && *label ? label : "(no label)");
@@ -110,7 +113,7 @@ static int read_mappings(const struct reading *r)
 			return -ENOMEM;
 		to->cells[0].number = reading_number(row, "rss_bytes");
 		to->cells[1].number = reading_number(row, "swap_bytes");
-		to->cells[2].number = (int64_t)(end - start);
+		to->cells[2].number = span_of(start, end);
 		to->cells[3].word = sheet_text(s, reading_word(row, "perms"));
 		to->cells[4].word = sheet_text(s, reading_word(row, "class"));
 		to->detail = reading_text(s, "%llx-%llx %s%s%s", (unsigned long long)start,
@@ -140,12 +143,12 @@ static int read_threads(const struct reading *r)
 			return -ENOMEM;
 		to->cells[0].number = reading_number(row, "rss_bytes");
 		to->cells[1].number = reading_number(row, "used_bytes");
-		to->cells[2].number =
-			reading_number(row, "stack_end") - reading_number(row, "stack_start");
+		uint64_t start = address(row, "stack_start"), end = address(row, "stack_end");
+		to->cells[2].number = span_of(start, end);
 		to->cells[3].number = tid;
-		to->detail = reading_text(s, "stack %llx-%llx",
-					  (unsigned long long)address(row, "stack_start"),
-					  (unsigned long long)address(row, "stack_end"));
+		to->detail = end ? reading_text(s, "stack %llx-%llx", (unsigned long long)start,
+						(unsigned long long)end)
+				 : "its stack is not known";
 	}
 	s->name_head = "THREAD";
 	s->whole = 0;
@@ -199,8 +202,8 @@ int read_regions(const struct reading *r)
 		snprintf(r->sheet->right, sizeof(r->sheet->right), "swapped out %s",
 			 text_bytes(x, (uint64_t)swap));
 	else
-		snprintf(r->sheet->right, sizeof(r->sheet->right), "%lld mappings",
-			 (long long)reading_number(r->top, "mappings"));
+		snprintf(r->sheet->right, sizeof(r->sheet->right), "%s mappings",
+			 reading_count(x, r->top, "mappings"));
 	return forms[form](r);
 }
 
@@ -307,8 +310,11 @@ static int put_page(const struct reading *r, const json_t *node, uint32_t parent
 	row->detail = reading_text(s, "%s%s%s", function ? function : "",
 				   function && module ? " · " : "", module ? module : "");
 	int64_t own = row->cells[0].number;
-	if (depth > 500)
+	if (depth + 1 >= SHEET_DEPTH_MAX) {
+		if (json_array_size(json_object_get(node, "frames")))
+			reading_too_deep(s);
 		return 0;
+	}
 	json_array_foreach(json_object_get(node, "frames"), i, child)
 	{
 		int rc = put_page(r, child, place, key, own, depth + 1);
@@ -357,6 +363,7 @@ static int read_sampled(const struct reading *r, const json_t *process, uint32_t
 	struct sheet *s = r->sheet;
 	size_t i;
 	const json_t *row;
+	char count[24];
 	json_array_foreach(json_object_get(process, "rows"), i, row)
 	{
 		CLEANUP(buf_fini) struct buf name = { 0 }, whole = { 0 };
@@ -385,8 +392,7 @@ static int read_sampled(const struct reading *r, const json_t *process, uint32_t
 					      ? reading_number(row, "live_bytes")
 					      : SHEET_NONE;
 		to->cells[4].word = sheet_text(s, reading_word(row, "verdict"));
-		to->detail =
-			reading_text(s, "%lld samples", (long long)reading_number(row, "samples"));
+		to->detail = reading_text(s, "%s samples", reading_count(count, row, "samples"));
 		if (reading_frames(r, frames, place, own) < 0)
 			return -ENOMEM;
 	}
@@ -400,7 +406,7 @@ int read_sampler(const struct reading *r)
 	const json_t *process;
 	json_t *all = ARRAY(r, "processes");
 	size_t count = json_array_size(all);
-	char x[TEXT_NUMBER_MAX];
+	char x[TEXT_NUMBER_MAX], number[24];
 	COLUMNS(s, sample_columns);
 	s->name_head = "WHO ASKED";
 	s->empty = "no call was sampled yet";
@@ -418,11 +424,11 @@ int read_sampler(const struct reading *r)
 		snprintf(s->says, sizeof(s->says), "sampler · estimates of %s",
 			 text_duration(x, ns > 0 ? (uint64_t)ns : 0));
 		if (count > 1) {
-			buf_printf(&name, "%s %lld",
+			buf_printf(&name, "%s %s",
 				   slash ? slash + 1
 				   : exe ? exe
 					 : "",
-				   (long long)pid);
+				   reading_count(number, process, "pid"));
 			struct sheet_row *to = add(s, 0, key, &name);
 			if (!to)
 				return -ENOMEM;
@@ -460,6 +466,7 @@ int read_messages(const struct reading *r)
 	struct sheet *s = r->sheet;
 	size_t i;
 	const json_t *m;
+	char number[24];
 	json_t *all = list_of(r, "messages");
 	COLUMNS(s, message_columns);
 	s->name_head = "MESSAGE";
@@ -478,8 +485,8 @@ int read_messages(const struct reading *r)
 		to->cells[2].word = sheet_text(s, kind ? kind : category);
 		to->cells[3].word = sheet_text(s, reading_word(m, "remote_addr"));
 		to->detail = reading_text(
-			s, "message %lld · %s · connection begun by %s", (long long)id,
-			category ? category : "",
+			s, "message %s · %s · connection begun by %s",
+			reading_count(number, m, "id"), category ? category : "",
 			reading_word(m, "source_type") ? reading_word(m, "source_type") : "?");
 	}
 	if (json_array_size(all))
@@ -501,6 +508,7 @@ int read_connections(const struct reading *r)
 	struct sheet *s = r->sheet;
 	size_t i;
 	const json_t *item;
+	char in[24], out[24];
 	json_t *all = list_of(r, "connections");
 	COLUMNS(s, connection_columns);
 	s->name_head = "PEER";
@@ -526,9 +534,9 @@ int read_connections(const struct reading *r)
 		to->cells[4].number = reading_number(c, "chunks_local");
 		to->cells[5].number = reading_number(c, "gaps");
 		to->detail =
-			reading_text(s, "%s · not decrypted: %lld in, %lld out", why ? why : "open",
-				     (long long)reading_number(c, "undecrypted_remote"),
-				     (long long)reading_number(c, "undecrypted_local"));
+			reading_text(s, "%s · not decrypted: %s in, %s out", why ? why : "open",
+				     reading_count(in, c, "undecrypted_remote"),
+				     reading_count(out, c, "undecrypted_local"));
 	}
 	snprintf(s->says, sizeof(s->says), "connections · %zu of them", json_array_size(all));
 	return 0;

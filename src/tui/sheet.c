@@ -10,7 +10,6 @@
 #include "tui/sheet_internal.h"
 
 #define CHANGE_NS 10000000000ull
-#define DEPTH_MAX 60
 
 /* ---- a sheet --------------------------------------------------------------------------------- */
 
@@ -111,11 +110,16 @@ static int remember(struct sheet_view *v)
 	return rc;
 }
 
-void sheet_view_forget(struct sheet_view *v)
+void sheet_view_move(struct sheet_view *v)
 {
 	for (unsigned i = 0; i < v->past_count; i++)
 		free(v->past[i].held);
 	v->past_count = 0;
+}
+
+void sheet_view_forget(struct sheet_view *v)
+{
+	sheet_view_move(v);
 	free(v->base.held);
 	v->base = (struct sheet_past){ 0 };
 	free(v->before);
@@ -192,8 +196,9 @@ static int compare(const struct sheet_view *v, uint32_t a, uint32_t b)
 		order = dx < dy ? 1 : dx > dy ? -1 : 0;
 	} else if (v->sort > columns) {
 		order = strcmp(x->name, y->name);
-	} else if (x->cells[v->sort].word && y->cells[v->sort].word) {
-		order = strcmp(x->cells[v->sort].word, y->cells[v->sort].word);
+	} else if (v->sheet.columns[v->sort].kind == SHEET_WORD) {
+		const char *wx = x->cells[v->sort].word, *wy = y->cells[v->sort].word;
+		order = strcmp(wx ? wx : "", wy ? wy : "");
 	} else {
 		int64_t nx = x->cells[v->sort].number, ny = y->cells[v->sort].number;
 		order = nx < ny ? 1 : nx > ny ? -1 : 0;
@@ -228,7 +233,8 @@ static void emit(const struct making *m, uint32_t first, unsigned depth, uint64_
 		qsort_r(all, count, sizeof(*all), in_order, v);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct sheet_row *row = &v->sheet.rows[all[i]];
-		int opens = m->first[all[i]] != 0 && depth < DEPTH_MAX, last = i + 1 == count;
+		int opens = m->first[all[i]] != 0 && depth + 1 < SHEET_DEPTH_MAX,
+		    last = i + 1 == count;
 		int open = opens && (is_open(v, row) || v->find[0]);
 		v->lines[v->line_count++] = (struct sheet_line){ .row = all[i],
 								 .depth = (uint16_t)depth,
@@ -237,8 +243,7 @@ static void emit(const struct making *m, uint32_t first, unsigned depth, uint64_
 								 .last = (uint8_t)last,
 								 .guides = guides };
 		if (open)
-			emit(m, m->first[all[i]], depth + 1, last ? guides : guides | 1ull << depth,
-			     used + count);
+			emit(m, m->first[all[i]], depth + 1, guides << 1 | !last, used + count);
 	}
 }
 
@@ -423,9 +428,9 @@ int sheet_view_key(struct sheet_view *v, int key, struct err *err)
 	return rc < 0 ? err_set(err, rc, "cannot lay out what is there") : 1;
 }
 
-int sheet_view_types(const struct sheet_view *v)
+int sheet_view_takes_all(const struct sheet_view *v)
 {
-	return v->finding;
+	return v->finding || v->help;
 }
 
 int sheet_view_holds(const struct sheet_view *v)

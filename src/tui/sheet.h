@@ -15,6 +15,7 @@
 /* not known: shows as "-". Twice of it, or a number taken from it, fit. */
 #define SHEET_NONE (-(INT64_C(1) << 62))
 #define SHEET_FIND_MAX 60
+#define SHEET_DEPTH_MAX 1024 /* rows in rows; what lies deeper never opens */
 
 enum sheet_kind {
 	SHEET_BYTES,
@@ -89,9 +90,14 @@ int sheet_view_feed(struct sheet_view *view, struct sheet *sheet, uint64_t time_
 		    struct err *err);
 /** sheet_view_key() - 1 taken, 0 not one of these keys, negative errno with @err. */
 int sheet_view_key(struct sheet_view *view, int key, struct err *err);
-/** sheet_view_types() - 1: text is being typed, and every key belongs to it. */
-int sheet_view_types(const struct sheet_view *view);
+/** sheet_view_takes_all() - 1: text is being typed, or the help is open: every key is for that. */
+int sheet_view_takes_all(const struct sheet_view *view);
 int sheet_view_holds(const struct sheet_view *view);
+/**
+ * sheet_view_move() - what comes now is of another moment: what was fed before is not how it was
+ * seconds ago. What the reader chose to compare with stays.
+ */
+void sheet_view_move(struct sheet_view *view);
 /**
  * sheet_view_forget() - what comes now is something else: nothing of what was there, nor how it was
  * sorted and searched, counts any more.

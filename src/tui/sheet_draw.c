@@ -133,8 +133,9 @@ static unsigned put_guides(const struct sheet_line *line, struct grid *grid, uns
 	for (unsigned d = from; d < line->depth; d++) {
 		const char *guide = d + 1u == line->depth ? (line->last ? (grid->ascii ? "`" : "└")
 									: (grid->ascii ? "|" : "├"))
-				    : line->guides >> (d + 1) & 1 ? (grid->ascii ? "|" : "│")
-								  : " ";
+				    : line->guides >> (line->depth - d - 2) & 1
+					    ? (grid->ascii ? "|" : "│")
+					    : " ";
 		at += grid_put(grid, at_line, at, 1, GRID_FAINT, guide);
 	}
 	return at + grid_put(grid, at_line, at, 2, GRID_PLAIN,

@@ -23,7 +23,7 @@ struct sheet_line {
 	uint32_t row;
 	uint16_t depth;
 	uint8_t opens, is_open, last;
-	uint64_t guides;
+	uint64_t guides; /* bit n: what it hangs below, n levels up, has rows to come */
 };
 
 struct sheet_view {

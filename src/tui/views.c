@@ -22,6 +22,7 @@
 
 struct views {
 	struct views_opt opt;
+	int is_ours; /* answers are worked out in this process */
 	struct reach *reach;
 	struct asker *asker;
 	struct screen_what what;
@@ -31,6 +32,7 @@ struct views {
 	char tabs[96], keys[160];
 	char failed[400];
 	int answered; /* what is asked for now is shown */
+	int wanted;   /* the reader asked, not the clock: it is shown, held or not */
 	uint64_t asked_ns, shown_ns, next_ns;
 	uint64_t past[SPARK];
 	unsigned past_count;
@@ -200,16 +202,23 @@ static void ask_now(struct views *v)
 	v->asked_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
+/* What the reader asked for is shown as soon as it is there. */
+static void ask_for_reader(struct views *v)
+{
+	v->wanted = 1;
+	ask_now(v);
+}
+
 /** turn() - another question: what was shown says nothing about its answer. */
 static void turn(struct views *v)
 {
 	sheet_view_forget(v->view);
 	v->answered = 0;
 	v->failed[0] = '\0';
-	ask_now(v);
+	ask_for_reader(v);
 }
 
-/** move() - another moment of the same. */
+/** move() - another moment of the same: no seconds lie between the two. */
 static void move(struct views *v, int by)
 {
 	int at = (int)(v->what.has_at ? v->what.at : AT_END) + by;
@@ -217,12 +226,18 @@ static void move(struct views *v, int by)
 	v->what.at = at < 0 ? 0 : at > (int)AT_END ? AT_END : (unsigned)at;
 	if (v->what.since >= v->what.at)
 		v->what.since = 0;
-	ask_now(v);
+	sheet_view_move(v->view);
+	ask_for_reader(v);
+}
+
+static int is_now(const struct views *v)
+{
+	return v->sources.live && !(screen_moves(&v->what) && v->what.has_at);
 }
 
 static void see_rss(struct views *v, uint64_t rss)
 {
-	if (!rss || !v->sources.live)
+	if (!rss || !is_now(v))
 		return;
 	if (v->past_count == SPARK)
 		memmove(v->past, v->past + 1, --v->past_count * sizeof(*v->past));
@@ -241,16 +256,17 @@ static int show_answer(struct views *v, const struct asked *asked, struct err *e
 	uint64_t pause = v->opt.delay_ns;
 	if (v->what.screen == SCREEN_GROWTH)
 		pause *= 2; /* nothing grows within a second that could be told from noise */
-	if (dear && asked->took_ns * 20 > pause)
+	if (dear && v->is_ours && asked->status == 200 && asked->took_ns * 20 > pause)
 		pause = asked->took_ns * 20;
 	v->next_ns = now + pause;
+	v->wanted = 0;
 	if (asked->status == 200 &&
 	    screen_read(&v->what, asked->body.data, asked->body.len, &sheet, &why) == 0) {
 		v->failed[0] = '\0';
 		v->answered = 1;
-		v->shown_ns = now;
+		v->shown_ns = asked->time_ns;
 		see_rss(v, sheet.rss_bytes);
-		return sheet_view_feed(v->view, &sheet, now, v->sources.live, err);
+		return sheet_view_feed(v->view, &sheet, asked->time_ns, is_now(v), err);
 	}
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	if (asked->status && asked->status != 200)
@@ -265,7 +281,7 @@ int views_look(struct views *v, int still, struct err *err)
 {
 	struct asked asked = { 0 };
 	int rc = 0, holds = sheet_view_holds(v->view) || (still && v->answered);
-	if (v->sources.live && v->answered && holds)
+	if (v->sources.live && v->answered && holds && !v->wanted)
 		return 0;
 	if (asker_take(v->asker, &asked)) {
 		rc = show_answer(v, &asked, err);
@@ -329,7 +345,7 @@ static int take(struct views *v, int key)
 			move(v, key == '<' ? -100 : 100);
 		return 1;
 	case 'r':
-		ask_now(v);
+		ask_for_reader(v);
 		return 1;
 	case 'd':
 		if (v->what.screen != SCREEN_GROWTH || !moves)
@@ -337,7 +353,8 @@ static int take(struct views *v, int key)
 		v->what.since = v->what.has_at && v->what.at < AT_END ? v->what.at : 0;
 		v->what.at = AT_END;
 		v->what.has_at = 1;
-		ask_now(v);
+		sheet_view_move(v->view);
+		ask_for_reader(v);
 		return 1;
 	default:
 		return 0;
@@ -346,9 +363,9 @@ static int take(struct views *v, int key)
 
 int views_key(struct views *v, int key, struct err *err)
 {
-	/* `d` of growth is a question, not a base; but while text is typed all keys are text */
+	/* `d` of growth is a question, not a base; but typed text and the help take every key */
 	int growth = v->what.screen == SCREEN_GROWTH && key == 'd' && screen_moves(&v->what);
-	if (growth && !sheet_view_types(v->view))
+	if (growth && !sheet_view_takes_all(v->view))
 		return take(v, key);
 	int rc = sheet_view_key(v->view, key, err);
 	return rc ? rc : take(v, key);
@@ -437,6 +454,7 @@ struct views *views_new(const struct views_opt *opt, struct err *err)
 		return NULL;
 	}
 	v->opt = *opt;
+	v->is_ours = !opt->path || !reach_is_server(opt->path);
 	v->view = sheet_view_new(err);
 	if (!v->view || look_for(v, err) < 0) {
 		views_free(v);

@@ -160,7 +160,9 @@ def test_a_program_that_is_being_recorded_grows_and_rows_stay_under_the_cursor(b
         while not os.path.exists(path):
             time.sleep(0.05)
         children = f"/proc/{run.pid}/task/{run.pid}/children"
-        pid = open(children).read().split()[0]
+        while not (pids := open(children).read().split()):
+            time.sleep(0.05)
+        pid = pids[0]
         time.sleep(2)
         top = terminal(byteledger, "top", "-p", pid, columns=100)
         first = row_of(top.until("leak"), "leak").split()[0]

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "api/reach.h"
 #include "base/cleanup.h"
 #include "tui/grid.h"
 #include "tui/list.h"
@@ -218,6 +219,13 @@ static void answers_of_any_shape_are_shown_or_refused(void **state)
 		"}}",
 		"{\"value\":\"many\",\"frames\":[{\"name\":[]},{\"frames\":[{}]}]}",
 		"{\"processes\":[{},{\"rows\":[{\"frames\":[{},1]}]},null]}",
+		"{\"node\":{\"frame\":[0,0,0],\"depth\":[0,0,1],\"total\":[1,1,9]}}",
+		"{\"classes\":[{\"class\":\"a\",\"rss_bytes\":9e99},{\"class\":\"a\",\"rss_bytes\":"
+		"9e99},"
+		"{\"class\":\"a\",\"rss_bytes\":9e99},{\"class\":\"a\",\"rss_bytes\":9e99},"
+		"{\"class\":\"a\",\"rss_bytes\":9e99}]}",
+		"{\"regions\":[{\"start\":9,\"end\":1},{\"start\":0,\"end\":9e18},{\"end\":1.8e19}]"
+		"}",
 	};
 	for (unsigned screen = 0; screen <= SCREENS; screen++) {
 		for (unsigned form = 0; form < 8; form++) {
@@ -285,6 +293,146 @@ static void groups_have_their_own_names_and_are_told_apart(void **state)
 	assert_null(all.rows[1].detail);
 }
 
+static void a_tree_opens_along_what_has_most_of_its_caller(void **state)
+{
+	(void)state;
+	/* 10 > (6 > (1, 1), 4): the second child of all is half of none */
+	static const char answer[] = "{\"node\":{\"frame\":[0,0,1,1,0,1],\"depth\":[0,1,2,2,1,2],"
+				     "\"total\":[10,6,1,5,4,4]},"
+				     "\"frames\":{\"short\":[\"a\",\"b\"]}}";
+	static const int shows_below[] = { 1, 0, 1, 0, 0 };
+	const struct screen_what what = { .screen = SCREEN_TREE };
+	CLEANUP(sheet_fini) struct sheet sheet = { 0 };
+	show(&what, answer, &sheet);
+	assert_int_equal(sheet.count, 5);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(sheet.rows[i].shows, shows_below[i]);
+	assert_string_equal(sheet.warns, "");
+	CLEANUP(buf_fini) struct buf deep = { 0 };
+	CLEANUP(sheet_fini) struct sheet cut = { 0 };
+	buf_puts(&deep, "{\"node\":{\"depth\":[0");
+	for (unsigned i = 1; i < 3000; i++)
+		buf_printf(&deep, ",%u", i);
+	buf_puts(&deep, "],\"frame\":[0");
+	for (unsigned i = 1; i < 3000; i++)
+		buf_puts(&deep, ",0");
+	buf_puts(&deep, "]}}");
+	show(&what, buf_cstr(&deep), &cut);
+	assert_int_equal(cut.count, SHEET_DEPTH_MAX);
+	assert_string_equal(cut.warns, "what has more than 1023 callers is left out");
+}
+
+static void what_is_not_told_is_not_shown_as_a_number(void **state)
+{
+	(void)state;
+	static const char threads[] = "{\"threads\":[{\"tid\":7,\"name\":\"t\",\"stack_start\":"
+				      "null,\"stack_end\":null}]}";
+	static const char frames[] =
+		"{\"lines\":[{\"class\":\"heap-live\",\"bytes\":3,\"stacks\":[{\"bytes\":3,"
+		"\"frames\":[{\"function\":\"f\",\"module\":\"m\",\"file\":\"/x/"
+		"foo.c\",\"line\":null}]}]}]}";
+	struct screen_what what = {
+		.screen = SCREEN_REGIONS, .form = 2, .process = 1, .recording = SCREEN_NOWHERE
+	};
+	CLEANUP(sheet_fini) struct sheet sheet = { 0 }, balance = { 0 };
+	show(&what, threads, &sheet);
+	assert_int_equal(sheet.count, 1);
+	assert_true(sheet.rows[0].cells[2].number == SHEET_NONE);
+	assert_string_equal(sheet.rows[0].detail, "its stack is not known");
+	assert_string_equal(sheet.right, "? mappings");
+	what.screen = SCREEN_BALANCE;
+	show(&what, frames, &balance);
+	assert_string_equal(balance.rows[1].detail, "m · foo.c");
+}
+
+static void a_source_has_what_it_says_itself(void **state)
+{
+	(void)state;
+	static const char pages[] =
+		"[{\"id\":0,\"kind\":\"recording\",\"has\":[\"heap\",\"maps\",\"explain\"]},"
+		"{\"id\":4096,\"kind\":\"process\",\"pid\":7,\"has\":[\"pages\"]}]";
+	static const char maps[] =
+		"[{\"id\":0,\"kind\":\"recording\",\"has\":[\"maps\"]},"
+		"{\"id\":4096,\"kind\":\"process\",\"pid\":7,\"has\":[\"regions\"]}]";
+	struct screen_sources sources;
+	struct err err = { 0 };
+	assert_int_equal(screen_sources(pages, strlen(pages), &sources, &err), 0);
+	assert_true(sources.process == SCREEN_NOWHERE && sources.recording == 0);
+	assert_true(sources.has >> SCREEN_PAGES & 1 && sources.has >> SCREEN_REGIONS & 1);
+	assert_int_equal(screen_sources(maps, strlen(maps), &sources, &err), 0);
+	assert_true(sources.process == 4096);
+}
+
+static void another_moment_is_no_change_of_the_last_seconds(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	const struct sheet_frame frame = { .title = "t", .keys = "" };
+	struct sheet_view *view = sheet_view_new(&err);
+	struct grid g;
+	assert_int_equal(grid_init(&g, 12, 80, 1, NULL), 0);
+	feed(view, 2048, 1024, 0);
+	sheet_view_move(view);
+	feed(view, 9 << 20, 1024, 2000000000ull);
+	sheet_view_draw(view, &frame, &g);
+	shows(&g, 3, "9.00 MiB a       a");
+	/* what the reader chose stays the base */
+	assert_int_equal(sheet_view_key(view, 'd', &err), 1);
+	sheet_view_move(view);
+	feed(view, 10 << 20, 1024, 3000000000ull);
+	sheet_view_draw(view, &frame, &g);
+	shows(&g, 3, "10.0 MiB  +1.00 MiB a       a");
+	assert_int_equal(sheet_view_key(view, '?', &err), 1);
+	assert_int_equal(sheet_view_takes_all(view), 1);
+	grid_fini(&g);
+	sheet_view_free(view);
+}
+
+static void rows_without_a_word_sort_as_empty_ones(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	const struct sheet_frame frame = { .title = "t", .keys = "" };
+	struct sheet sheet = { .columns = columns, .column_count = 2, .name_head = "NAME" };
+	struct sheet_view *view = sheet_view_new(&err);
+	struct grid g;
+	assert_int_equal(grid_init(&g, 12, 80, 1, NULL), 0);
+	add_row(&sheet, 0, "z", 1);
+	add_row(&sheet, 0, "none", 3);
+	sheet.rows[1].cells[1].word = NULL;
+	add_row(&sheet, 0, "a", 2);
+	assert_int_equal(sheet_view_feed(view, &sheet, 0, 0, &err), 0);
+	assert_int_equal(sheet_view_key(view, 's', &err), 1);
+	sheet_view_draw(view, &frame, &g);
+	shows(&g, 3, "     3 B -     none");
+	shows(&g, 4, "     2 B a     a");
+	shows(&g, 5, "     1 B z     z");
+	grid_fini(&g);
+	sheet_view_free(view);
+}
+
+static void an_answer_has_a_status(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *answer;
+		int status;
+	} all[] = { { "HTTP/1.0 200 OK\r\nX: y\r\n\r\n{}", 200 },
+		    { "HTTP/1.1 404\r\n\r\n{}", 404 },
+		    { "HTTP/1.0 -5 x\r\n\r\n{}", -EBADMSG },
+		    { "HTTP/1.0 999999999999 x\r\n\r\n{}", -EBADMSG },
+		    { "HTTP/1.0 99 x\r\n\r\n{}", -EBADMSG },
+		    { "HTTP/1.0\r\n\r\n 200", -EBADMSG },
+		    { "SSH-2.0 200\r\n\r\n", -EBADMSG },
+		    { "", -EBADMSG } };
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		CLEANUP(buf_fini) struct buf answer = { 0 }, body = { 0 };
+		buf_puts(&answer, all[i].answer);
+		assert_int_equal(reach_read(&answer, &body), all[i].status);
+		assert_string_equal(buf_cstr(&body), all[i].status > 0 ? "{}" : "");
+	}
+}
+
 int main(void)
 {
 	if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -299,6 +447,12 @@ int main(void)
 		cmocka_unit_test(rows_of_a_sheet_open_change_and_are_looked_for),
 		cmocka_unit_test(answers_of_any_shape_are_shown_or_refused),
 		cmocka_unit_test(groups_have_their_own_names_and_are_told_apart),
+		cmocka_unit_test(a_tree_opens_along_what_has_most_of_its_caller),
+		cmocka_unit_test(what_is_not_told_is_not_shown_as_a_number),
+		cmocka_unit_test(a_source_has_what_it_says_itself),
+		cmocka_unit_test(another_moment_is_no_change_of_the_last_seconds),
+		cmocka_unit_test(rows_without_a_word_sort_as_empty_ones),
+		cmocka_unit_test(an_answer_has_a_status),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
