@@ -352,6 +352,7 @@ static void settle_free(struct walk *w)
 	struct units *found = &w->lists->found;
 	struct glibc_totals *t = &w->reading->totals;
 	uint64_t page = w->memory->page_bytes;
+	memory_think(w->memory);
 	units_sort(found);
 	for (size_t i = 0; i < found->piece_count; i++) {
 		const struct piece *p = &found->pieces[i];
@@ -467,6 +468,7 @@ static int walk_all(struct walk *w, struct units *units)
 	settle_free(w);
 	r->consistency = agreement(r);
 	r->copied_bytes = w->window.copied_bytes;
+	memory_think(w->memory);
 	return units ? hand_over(w, units) : 0;
 }
 

@@ -320,10 +320,7 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	if (b->heaps_refused < 0)
 		return breakdown_sum(b, err);
 	b->heaps_refused = 0;
-	if (b->unhurried) /* whoever watches has time */
-		pages_gently(&pages);
-	else if (b->raised)
-		pages_raise(&pages);
+	pages_turns(&pages, b->turns);
 	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;
 	struct scan_copies copies = { 0 };
@@ -344,6 +341,7 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		size_t pieces = b->units ? b->units->piece_count : 0;
 		memory.work = &work;
 		rc = readers[i](b, &memory, err);
+		memory_think(&memory);
 		own_units(b, rows, units, pieces);
 		left = left - left / 2 + work.left;
 		/*
@@ -359,6 +357,7 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		rc = heaps_served(b, &memory, err);
 	if (b->units && b->units->incomplete && rc == 0)
 		rc = err_set(err, -ENOMEM, "cannot keep the heap of process %d", (int)b->pid);
+	memory_think(&memory);
 	if (b->units)
 		units_sort(b->units);
 	tell_swapped(b);

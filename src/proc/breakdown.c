@@ -467,14 +467,14 @@ static int tells_parts(const struct target *target)
 }
 
 static int read_quick(const struct target *target, struct classifier *classifier,
-		      const struct breakdown_opt *opt, struct reading *reading, struct err *err)
+		      const struct breakdown_opt *opt, enum turns_how how, struct reading *reading,
+		      struct err *err)
 {
 	struct quick q = { .classifier = classifier, .reading = reading, .parts = opt->parts };
 	int rc = pages_open(&q.pages, target, err);
 	if (rc < 0)
 		return rc;
-	if (target->pid != getpid() && !opt->parts)
-		pages_gently(&q.pages);
+	pages_turns(&q.pages, how);
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	rc = query_each(target, &q);
 	if (rc == -ENOTTY)
@@ -514,8 +514,9 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	classify_init(&classifier, target, b->threads, b->thread_count, collect, &c);
 	classifier.modules = opt->modules;
 	classifier.module_count = opt->module_count;
-	rc = !b->full ? read_quick(target, &classifier, opt, &b->reading, err)
-		      : smaps_each(target, classify_region, &classifier, &b->reading, err);
+	rc = !b->full
+		     ? read_quick(target, &classifier, opt, b->turns, &b->reading, err)
+		     : smaps_each(target, b->turns, classify_region, &classifier, &b->reading, err);
 	if (rc == 0)
 		rc = classify_end(&classifier);
 	b->idle_stacks = classifier.idle;
@@ -539,7 +540,7 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 		/*
 		 * a check that cannot be made is shown as missing; the breakdown stands without it
 		 */
-		rollup_read(target, &b->rollup_rss_bytes, &b->rollup_pss_bytes,
+		rollup_read(target, b->turns, &b->rollup_rss_bytes, &b->rollup_pss_bytes,
 			    &b->reading.stall_ns, &ignored);
 	}
 	if (opt->keep == 0)
@@ -562,8 +563,9 @@ struct breakdown *breakdown_read(const struct target *target, const struct break
 	memcpy(b->comm, target->comm, sizeof(b->comm));
 	b->labels_max = opt->labels_max ? opt->labels_max : LABELS_DEFAULT;
 	b->full = !opt->quick && !(opt->parts && tells_parts(target));
-	b->unhurried = opt->quick;
-	b->raised = !opt->parts && target->pid != getpid();
+	b->turns = opt->parts || target->pid == getpid() ? TURNS_PAUSES
+		   : opt->quick                          ? TURNS_GENTLY
+							 : TURNS_RAISED;
 	b->keeps_all = opt->keep == 0;
 	b->time_ns = clock_ns(CLOCK_REALTIME);
 	b->start_ns = clock_ns(CLOCK_MONOTONIC);

@@ -70,12 +70,11 @@ struct breakdown {
 	uint64_t time_ns;          /* CLOCK_REALTIME at the start of the reading */
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 	int full;                  /* PSS and all that stands in smaps is known */
-	int unhurried;             /* who asked has time: pages_gently() for allocators as well */
 	/*
-	 * pages_raise() for allocators as well: not where readings come by themselves while others
-	 * work (parts)
+	 * for allocators as well: gently for who asked has time (quick), nobody raised where
+	 * readings come by themselves while others work (parts)
 	 */
-	int raised;
+	enum turns_how turns;
 	struct reading reading;
 
 	uint64_t rss_bytes, pss_bytes, virtual_bytes, reserved_bytes, swap_bytes, hugetlb_bytes,

@@ -148,7 +148,7 @@ int ledger_add_quick(struct ledger *l, const struct target *target, struct err *
 	struct cgroup_memory cgroup;
 	int rc = totals_read(target, &totals, err);
 	if (rc == 0)
-		rc = rollup_all(target, &rollup, NULL, err);
+		rc = rollup_all(target, TURNS_RAISED, &rollup, NULL, err);
 	if (rc < 0)
 		return rc;
 	struct ledger_row *row = new_row(l);

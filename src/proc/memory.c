@@ -54,12 +54,19 @@ static ssize_t process_resident(void *ctx, uint64_t start, uint64_t end, struct 
 	return rc < 0 ? rc : (ssize_t)r.count;
 }
 
+static void process_think(void *ctx)
+{
+	struct memory_process *process = ctx;
+	turns_over(&process->pages->turns);
+}
+
 void memory_of_process(struct memory *memory, struct memory_process *process)
 {
 	*memory = (struct memory){ .ctx = process,
 				   .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
 				   .read = process_read,
 				   .resident = process_resident,
+				   .think = process_think,
 				   .there = &process->there };
 }
 

@@ -62,6 +62,8 @@ struct memory {
 	 */
 	ssize_t (*resident)(void *ctx, uint64_t start, uint64_t end, struct memory_run *runs,
 			    size_t max);
+	/** The caller works without a reading for a while; NULL: nothing is to be done. */
+	void (*think)(void *ctx);
 	struct memory_there *there; /* NULL: the kernel is asked at every reading */
 	struct memory_work *work;   /* NULL: no bound */
 	/* of data that several readers look through; NULL: each reads it */
@@ -92,6 +94,16 @@ static inline int memory_spend(const struct memory *memory, uint64_t cost)
 	else
 		work->left -= cost;
 	return work->spent ? -E2BIG : 0;
+}
+
+/**
+ * memory_think() - before work of more than a few milliseconds without a reading, such as sorting
+ * what was read: the thread goes before no others (turns.h) meanwhile.
+ */
+static inline void memory_think(const struct memory *memory)
+{
+	if (memory->think)
+		memory->think(memory->ctx);
 }
 
 static inline int memory_is_spent(const struct memory *memory)

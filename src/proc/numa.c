@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proc/turns.h"
+#include "proc/smaps.h"
 
 #define TEXT_MAX (256ull << 20) /* a mapping's line has some 100 bytes */
 
@@ -95,7 +95,7 @@ int numa_read(const struct target *target, struct numa *numa, uint64_t *stall_ns
 	char *text = malloc(room);
 	ssize_t got = 0;
 	struct turns turns;
-	turns_init(&turns, TURNS_RAISED);
+	walk_turns(&turns, target, TURNS_RAISED);
 	while (text && len < TEXT_MAX) {
 		uint64_t before = turns_begin(&turns);
 		got = read(fd, text + len, room - len - 1);

@@ -139,7 +139,7 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
 int pages_open(struct pages *pages, const struct target *target, struct err *err)
 {
 	*pages = (struct pages){ .fd = -1 };
-	turns_init(&pages->turns, TURNS_PAUSES);
+	turns_init(&pages->turns, TURNS_PAUSES, target->tid);
 	pages->fd = target_file(target, "pagemap", err);
 	if (pages->fd < 0)
 		return pages->fd;
@@ -157,14 +157,9 @@ int pages_open(struct pages *pages, const struct target *target, struct err *err
 	return 0;
 }
 
-void pages_raise(struct pages *pages)
+void pages_turns(struct pages *pages, enum turns_how how)
 {
-	turns_init(&pages->turns, TURNS_RAISED);
-}
-
-void pages_gently(struct pages *pages)
-{
-	turns_gently(&pages->turns);
+	turns_init(&pages->turns, how, pages->turns.pid);
 }
 
 void pages_close(struct pages *pages)

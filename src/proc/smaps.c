@@ -18,6 +18,7 @@
 #define CHUNK (64u * 1024) /* the kernel hands out at most a page or the longest line a time */
 /* a path has at most 4096 bytes, all of which may be escaped fourfold only as "\012" */
 #define LINE_MAX_BYTES 8192u
+#define WALKED_PAGE_NS 37u
 
 /* In the order of the kernel's text, so that the next field is nearly always the expected one. */
 static const struct {
@@ -472,21 +473,19 @@ static int parse(int fd, size_t portion, struct turns *turns, region_fn fn, void
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err)
 {
 	struct turns turns;
-	turns_init(&turns, TURNS_NONE);
+	turns_init(&turns, TURNS_NONE, 0);
 	return parse(fd, CHUNK, &turns, fn, ctx, reading, err);
 }
 
-static int each(const struct target *target, const char *name, size_t portion, region_fn fn,
-		void *ctx, struct reading *reading, struct err *err)
+static int each(const struct target *target, const char *name, size_t portion, struct turns *turns,
+		region_fn fn, void *ctx, struct reading *reading, struct err *err)
 {
 	memset(reading, 0, sizeof(*reading));
 	int fd = target_file(target, name, err);
 	if (fd < 0)
 		return fd;
-	struct turns turns;
-	turns_init(&turns, target->pid != getpid() ? TURNS_RAISED : TURNS_NONE);
-	int rc = parse(fd, portion, &turns, fn, ctx, reading, err);
-	turns_over(&turns);
+	int rc = parse(fd, portion, turns, fn, ctx, reading, err);
+	turns_over(turns);
 	close(fd);
 	if (rc == -ESRCH || rc == -EACCES || rc == -EPERM)
 		return target_fail(target, rc, name, err);
@@ -498,10 +497,12 @@ static int each(const struct target *target, const char *name, size_t portion, r
 	return rc;
 }
 
-int smaps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
-	       struct err *err)
+int smaps_each(const struct target *target, enum turns_how how, region_fn fn, void *ctx,
+	       struct reading *reading, struct err *err)
 {
-	int rc = each(target, "smaps", smaps_portion(), fn, ctx, reading, err);
+	struct turns turns;
+	walk_turns(&turns, target, how);
+	int rc = each(target, "smaps", smaps_portion(), &turns, fn, ctx, reading, err);
 	reading->list = reading->pages = "smaps";
 	return rc;
 }
@@ -509,7 +510,9 @@ int smaps_each(const struct target *target, region_fn fn, void *ctx, struct read
 int maps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
 	      struct err *err)
 {
-	int rc = each(target, "maps", CHUNK, fn, ctx, reading, err);
+	struct turns turns;
+	turns_init(&turns, target->pid != getpid() ? TURNS_PAUSES : TURNS_NONE, target->tid);
+	int rc = each(target, "maps", CHUNK, &turns, fn, ctx, reading, err);
 	reading->list = "maps";
 	return rc;
 }
@@ -546,12 +549,31 @@ int totals_read(const struct target *target, struct proc_totals *totals, struct 
 	return 0;
 }
 
-int rollup_all(const struct target *target, struct rollup *rollup, uint64_t *stall_ns,
-	       struct err *err)
+void walk_turns(struct turns *turns, const struct target *target, enum turns_how how)
+{
+	char text[128];
+	struct proc_totals totals;
+	struct err ignored = { 0 };
+	turns_init(turns, target->pid != getpid() ? how : TURNS_NONE, target->tid);
+	if (turns->how < TURNS_RAISED)
+		return;
+	/* a microsecond, and enough of most processes: no more can be walked than is mapped */
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), pages = UINT32_MAX;
+	if (target_text(target, "statm", text, sizeof(text)) > 0)
+		pages = strtoull(text, NULL, 10);
+	turns_expect(turns, pages * WALKED_PAGE_NS);
+	if (turns->too_long && totals_read(target, &totals, &ignored) == 0) {
+		uint64_t swap = totals.swap_bytes == UINT64_MAX ? 0 : totals.swap_bytes;
+		turns_expect(turns, (totals.rss_bytes + swap) / page * WALKED_PAGE_NS);
+	}
+}
+
+int rollup_all(const struct target *target, enum turns_how how, struct rollup *rollup,
+	       uint64_t *stall_ns, struct err *err)
 {
 	char text[4096];
 	struct turns turns;
-	turns_init(&turns, target->pid != getpid() ? TURNS_RAISED : TURNS_NONE);
+	walk_turns(&turns, target, how);
 	uint64_t before = turns_begin(&turns), took = 0;
 	ssize_t got = target_text(target, "smaps_rollup", text, sizeof(text));
 	turns_end(&turns, before, &took);
@@ -570,11 +592,11 @@ int rollup_all(const struct target *target, struct rollup *rollup, uint64_t *sta
 	return 0;
 }
 
-int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_bytes,
-		uint64_t *stall_ns, struct err *err)
+int rollup_read(const struct target *target, enum turns_how how, uint64_t *rss_bytes,
+		uint64_t *pss_bytes, uint64_t *stall_ns, struct err *err)
 {
 	struct rollup rollup;
-	int rc = rollup_all(target, &rollup, stall_ns, err);
+	int rc = rollup_all(target, how, &rollup, stall_ns, err);
 	if (rc < 0)
 		return rc;
 	*rss_bytes = rollup.rss_bytes;

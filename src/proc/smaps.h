@@ -42,17 +42,20 @@ struct reading {
 /**
  * smaps_each() - every mapping with all its figures, in order of address. Costs some 37 ns a
  * resident 4 KiB page and 3 us a mapping, and makes the target's mmap() wait for the walk of one
- * mapping at a time: in turns with it (turns.h), unless it is this process.
+ * mapping at a time: in turns with it (turns.h) as @how says, unless it is this process.
  */
-int smaps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
-	       struct err *err);
+int smaps_each(const struct target *target, enum turns_how how, region_fn fn, void *ctx,
+	       struct reading *reading, struct err *err);
 /**
  * smaps_parse() - the same from any descriptor with smaps or maps text; -EBADMSG where the text is
  * neither.
  */
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err);
 
-/** maps_each() - names and addresses only, no page is walked; 0.3 us a mapping. */
+/**
+ * maps_each() - names and addresses only, no page is walked; 0.3 us a mapping, and so few of them a
+ * call that there are pauses, but nobody is raised: @fn may take turns of its own.
+ */
 int maps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
 	      struct err *err);
 
@@ -88,12 +91,8 @@ struct pages {
  */
 int pages_open(struct pages *pages, const struct target *target, struct err *err);
 void pages_close(struct pages *pages);
-/**
- * pages_raise() - TURNS_RAISED, up to pages_close(); right after pages_open(). pages_gently() -
- * likewise turns_gently().
- */
-void pages_raise(struct pages *pages);
-void pages_gently(struct pages *pages);
+/** pages_turns() - in turns as @how says and not by TURNS_PAUSES; right after pages_open(). */
+void pages_turns(struct pages *pages, enum turns_how how);
 
 enum page_kind {
 	PAGE_PRESENT = 1,
@@ -139,15 +138,23 @@ struct proc_totals {
  * CPU.
  */
 int totals_read(const struct target *target, struct proc_totals *totals, struct err *err);
+/**
+ * walk_turns() - turns for calls that walk pages of @target, all of them by one call at worst: what
+ * that would take is known from the kernel's counters.
+ */
+void walk_turns(struct turns *turns, const struct target *target, enum turns_how how);
 /** struct rollup - sums that smaps_rollup tells. */
 struct rollup {
 	uint64_t rss_bytes, pss_bytes, private_bytes, swap_bytes;
 };
-/** rollup_all() - one walk of all pages. -ESRCH for a process without memory. */
-int rollup_all(const struct target *target, struct rollup *rollup, uint64_t *stall_ns,
-	       struct err *err);
+/**
+ * rollup_all() - one walk of all pages, as @how says unless it is this process. -ESRCH for a
+ * process without memory.
+ */
+int rollup_all(const struct target *target, enum turns_how how, struct rollup *rollup,
+	       uint64_t *stall_ns, struct err *err);
 /** rollup_read() - Rss and Pss of smaps_rollup, one walk of all pages. */
-int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_bytes,
-		uint64_t *stall_ns, struct err *err);
+int rollup_read(const struct target *target, enum turns_how how, uint64_t *rss_bytes,
+		uint64_t *pss_bytes, uint64_t *stall_ns, struct err *err);
 
 #endif

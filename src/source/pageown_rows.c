@@ -130,7 +130,7 @@ static void read_smaps(struct followed *f, struct page_process *process)
 {
 	struct err ignored = { 0 };
 	uint64_t rss, pss, stall = 0;
-	if (rollup_read(&f->target, &rss, &pss, &stall, &ignored) == 0)
+	if (rollup_read(&f->target, TURNS_PAUSES, &rss, &pss, &stall, &ignored) == 0)
 		process->smaps_rss_bytes = rss;
 }
 

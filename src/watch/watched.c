@@ -404,7 +404,8 @@ static void read_pss(struct watched *w)
 	if (now < w->pss_due_ns)
 		return;
 	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	if (rollup_read(watch_target(w->watch), &rss, &w->pss_bytes, &stall, &ignored) < 0)
+	if (rollup_read(watch_target(w->watch), TURNS_RAISED, &rss, &w->pss_bytes, &stall,
+			&ignored) < 0)
 		w->pss_bytes = UINT64_MAX;
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	w->pss_due_ns = now + watch_period(cpu, 0, 0, PSS_BUDGET);

@@ -349,6 +349,37 @@ static void lists_that_run_in_circles_end(void **state)
 	image_end(image);
 }
 
+/* More cached blocks than are followed, of 17 sizes. */
+static void a_list_that_was_not_followed_to_its_end_is_said(void **state)
+{
+	(void)state;
+	struct image *image = image_new(112);
+	uint64_t table = IMAGE_BRK + 16, at = IMAGE_BRK + GLIBC_TCACHE_CHUNK + 64 + 48;
+	uint64_t end = at + 0x1000;
+	struct glibc_reading r;
+	read_image(image, &r);
+	assert_int_equal(r.limited, 0);
+	glibc_fini(&r);
+	/* of each size one block that is its own next, told as 65,535 */
+	for (unsigned bin = 1; bin <= 17; bin++) {
+		uint64_t size = (uint64_t)(bin + 2) * 16;
+		image_chunk(image, at, size, 0, 1);
+		image_cached(image, at, at + 16);
+		image_put(image, table + 128 + bin * 8, at + 16);
+		at += size;
+	}
+	image_chunk(image, at, end - at, 0, 1);
+	for (unsigned i = 0; i < 5; i++)
+		image_put(image, table + i * 8, i < 4 ? UINT64_MAX : UINT32_MAX);
+	read_image(image, &r);
+	assert_int_equal(r.limited, 1);
+	/* the sums stay those of the heap */
+	assert_true(r.totals.live_bytes <= r.claimed_bytes);
+	assert_int_equal(accounted(&r.totals), r.claimed_bytes);
+	glibc_fini(&r);
+	image_end(image);
+}
+
 static void a_heap_that_was_trimmed_meanwhile_is_unclear_not_a_crash(void **state)
 {
 	(void)state;
@@ -414,6 +445,7 @@ int main(void)
 		cmocka_unit_test(what_was_swapped_out_is_left_out_and_not_read),
 		cmocka_unit_test(a_heap_that_moves_is_read_again_and_says_so),
 		cmocka_unit_test(lists_that_run_in_circles_end),
+		cmocka_unit_test(a_list_that_was_not_followed_to_its_end_is_said),
 		cmocka_unit_test(a_heap_that_was_trimmed_meanwhile_is_unclear_not_a_crash),
 		cmocka_unit_test(a_program_that_never_called_malloc_has_no_reading),
 		cmocka_unit_test(unused_blocks_of_the_size_of_a_cache_are_live),
