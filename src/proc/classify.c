@@ -263,14 +263,17 @@ static int flush_group(struct classifier *c)
 }
 
 /**
- * is_bss() - the unnamed writable mapping right behind a module's last one, which its headers reach
- * into.
+ * take_bss() - 1 for the unnamed private mapping right behind a module's last one, which its
+ * headers reach into, and for those right behind that: madvise(), mlock() and mprotect() cut a bss
+ * into several.
  */
-static int is_bss(const struct classifier *c, const struct region *r)
+static int take_bss(struct classifier *c, const struct region *r)
 {
-	return c->module_next && r->start == c->module_next && r->perms & REGION_WRITE &&
-	       !(r->perms & (REGION_EXEC | REGION_SHARED)) &&
-	       (c->module_end == 0 || r->start < c->module_end);
+	if (!c->module_next || r->start != c->module_next || r->perms & REGION_SHARED ||
+	    (c->module_end ? r->start >= c->module_end : !(r->perms & REGION_WRITE)))
+		return 0;
+	c->module_next = r->end < c->module_end ? r->end : 0;
+	return 1;
 }
 
 static void classify_bss(struct classifier *c, struct region *r)
@@ -280,7 +283,6 @@ static void classify_bss(struct classifier *c, struct region *r)
 							   : REGION_LIBRARY_BSS;
 	set(r, class, c->module_end ? HOW_ELF_SEGMENT : HOW_ELF_NEIGHBOUR, c->module_label);
 	r->owner = c->module_path;
-	c->module_next = 0;
 }
 
 /* ---- stacks and heaps ------------------------------------------------------------------------ */
@@ -493,6 +495,7 @@ static int classify_large(struct classifier *c, struct region *r)
 
 static void classify_anonymous(struct classifier *c, struct region *r)
 {
+	int bss = take_bss(c, r);
 	if (!(r->perms & ACCESS)) {
 		set(r, REGION_RESERVED, HOW_FLAGS, "no access");
 		return;
@@ -510,7 +513,7 @@ static void classify_anonymous(struct classifier *c, struct region *r)
 		    r->perms & REGION_WRITE ? "writable code" : "code without a file");
 		return;
 	}
-	if (is_bss(c, r)) {
+	if (bss) {
 		classify_bss(c, r);
 		return;
 	}

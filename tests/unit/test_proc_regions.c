@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "proc/classify.h"
 #include "proc/classify_names.h"
 #include "proc/label.h"
 #include "proc/smaps.h"
@@ -214,6 +215,69 @@ static void names_mean_what_their_setters_say(void **state)
 	assert_int_equal(name_is_special("/home/memfd:x"), 0);
 }
 
+struct told {
+	unsigned classes[REGIONS];
+	char labels[REGIONS][LABEL_MAX];
+	size_t count;
+};
+
+static int note(void *ctx, struct region *region)
+{
+	struct told *told = ctx;
+	assert_true(told->count < REGIONS);
+	told->classes[told->count] = region->class;
+	snprintf(told->labels[told->count++], LABEL_MAX, "%s", region->label);
+	return 0;
+}
+
+/* MADV_WIPEONFORK, mlock() and mprotect() inside of it; the program's own mappings behind it. */
+static void a_bss_that_advice_cut_is_the_modules_as_a_whole(void **state)
+{
+	static const char text[] = "10000-12000 r-xp 00000000 08:01 7 /usr/lib/libx.so\n"
+				   "12000-13000 rw-p 00002000 08:01 7 /usr/lib/libx.so\n"
+				   "13000-15000 rw-p 00000000 00:00 0 \n"
+				   "15000-16000 rw-p 00000000 00:00 0 \n"
+				   "16000-17000 ---p 00000000 00:00 0 \n"
+				   "17000-18000 r--p 00000000 00:00 0 \n"
+				   "18000-1a000 rw-p 00000000 00:00 0 \n"
+				   "1a000-1b000 r--p 00000000 00:00 0 \n";
+	static const unsigned whole[] = { REGION_LIBRARY_TEXT, REGION_LIBRARY_DATA,
+					  REGION_LIBRARY_BSS,  REGION_LIBRARY_BSS,
+					  REGION_RESERVED,     REGION_LIBRARY_BSS,
+					  REGION_LIBRARY_BSS,  REGION_ANONYMOUS };
+	/* where it ends is not known: one mapping that can be written to is taken for it */
+	static const unsigned guessed[] = { REGION_LIBRARY_TEXT, REGION_LIBRARY_DATA,
+					    REGION_LIBRARY_BSS,  REGION_ANONYMOUS,
+					    REGION_RESERVED,     REGION_ANONYMOUS,
+					    REGION_ANONYMOUS,    REGION_ANONYMOUS };
+	(void)state;
+	for (int known = 0; known < 2; known++) {
+		const struct module_extent extent = { 0x10000, 0x19800 };
+		const struct target target = { .pid = getpid(), .dir = -1, .mem = -1 };
+		struct classifier c;
+		struct seen seen;
+		struct told told = { 0 };
+		struct reading reading;
+		classify_init(&c, &target, NULL, 0, note, &told);
+		c.modules = &extent;
+		c.module_count = (size_t)known;
+		c.unreadable = 1;
+		assert_int_equal(parse(text, &seen, &reading), 0);
+		for (size_t i = 0; i < seen.count; i++) {
+			seen.regions[i].name = seen.names[i];
+			assert_int_equal(classify_region(&c, &seen.regions[i]), 0);
+		}
+		assert_int_equal(classify_end(&c), 0);
+		assert_int_equal(told.count, 8);
+		for (size_t i = 0; i < told.count; i++) {
+			assert_int_equal(told.classes[i], known ? whole[i] : guessed[i]);
+			if (told.classes[i] == REGION_LIBRARY_BSS)
+				assert_string_equal(told.labels[i], "libx.so");
+		}
+		classify_fini(&c);
+	}
+}
+
 static void numbered_names_fold_and_words_do_not(void **state)
 {
 	static const char *const names[][2] = {
@@ -270,6 +334,7 @@ int main(void)
 		cmocka_unit_test(headers_are_told_by_the_address_range_alone),
 		cmocka_unit_test(what_is_not_smaps_is_an_error_and_never_a_guess),
 		cmocka_unit_test(names_mean_what_their_setters_say),
+		cmocka_unit_test(a_bss_that_advice_cut_is_the_modules_as_a_whole),
 		cmocka_unit_test(numbered_names_fold_and_words_do_not),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
