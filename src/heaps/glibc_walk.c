@@ -193,10 +193,8 @@ static void leave_out(struct walk *w, struct glibc_totals *t, uint64_t start, ui
  * One span, added to @t. The header that ends a chunk decides about the chunk before it, so one is
  * always pending.
  */
-/*
- * NOLINTNEXTLINE(readability-function-cognitive-complexity): one walk from chunk to chunk; what a
- * damaged one may do is looked at where it is read
- */
+/* one walk from chunk to chunk; what a damaged one may do is looked at where it is read */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 static void walk_span(struct walk *w, const struct glibc_span *span, struct glibc_totals *t)
 {
 	uint64_t top = w->reading->arenas[span->arena].top, end = span->end;

@@ -163,10 +163,8 @@ static int has_line(const struct walk *w, uint32_t child)
 }
 
 /** put_children() - the branches of @node; @rails says at which depths a line goes on below. */
-/*
- * NOLINTNEXTLINE(readability-function-cognitive-complexity): one row, with what may stand before
- * and behind it
- */
+/* one row, with what may stand before and behind it */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 static void put_children(struct walk *w, uint32_t node, char *rails, size_t depth)
 {
 	uint32_t shown = shown_children(w, node);

@@ -307,9 +307,8 @@ static int begin_kernel(struct sample_life *l, const struct target_list *list, s
 	return start(l, err);
 }
 
-/*
- * NOLINTNEXTLINE(readability-function-cognitive-complexity): steps in their order, each may refuse
- */
+/* steps in their order, each may refuse */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 int sample_life_begin(struct sample_life *l, struct err *err)
 {
 	const struct sample_life_opt *a = &l->opt;
@@ -508,10 +507,8 @@ static int answer(struct sample_life *l, uint64_t asked, struct err *err)
  * Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended
  * it, 1 the processes did.
  */
-/*
- * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
- * case
- */
+/* What may have happened, case by case. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 static int watch(struct sample_life *l, struct err *err)
 {
 	const struct sample_life_opt *a = &l->opt;

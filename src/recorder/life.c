@@ -407,10 +407,8 @@ void record_await_room(struct record *rec)
 	rec->resume_next_ns = source_heap_now_ns(rec->heap) + rec->resume_wait_ns;
 }
 
-/*
- * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
- * case
- */
+/* What may have happened, case by case. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 int64_t record_step(struct record *rec)
 {
 	uint64_t since_ns = source_heap_now_ns(rec->heap) - rec->drained_ns;

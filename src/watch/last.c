@@ -14,7 +14,7 @@
 #include "source/watch.h"
 
 #define PAUSE_MIN_NS 10000000ull
-#define PAUSE_MAX_NS 1000000000ull
+#define PAUSE_MAX_NS NS_PER_S
 
 /* One process. */
 struct sample {
@@ -119,8 +119,7 @@ static int wait_for(struct samples *s, uint64_t until_ns)
 		fds[i + 1] = (struct pollfd){ .fd = s->all[i].ended ? -1 : s->all[i].pidfd,
 					      .events = POLLIN };
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), left = until_ns > now ? until_ns - now : 0;
-	struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
-				 .tv_nsec = (long)(left % 1000000000u) };
+	struct timespec time = clock_time(left);
 	int came = ppoll(fds, s->count + 1, &time, NULL);
 	now = clock_ns(CLOCK_MONOTONIC);
 	for (size_t i = 0; i < s->count; i++) {
@@ -135,10 +134,8 @@ static int wait_for(struct samples *s, uint64_t until_ns)
 }
 
 /* Return: 1 where a process or the program ended it, 0 the user. */
-/*
- * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
- * case
- */
+/* What may have happened, case by case. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 static int run(struct samples *s, struct err *err)
 {
 	for (;;) {
