@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/bh_internal.h"
+#include "base/clock.h"
 #include "out/name.h"
 
 #define COUNT_DEFAULT \
@@ -20,8 +21,8 @@
 void bh_put_span(struct jsonw *json, const char *key, uint64_t ns)
 {
 	jsonw_object(json, key);
-	jsonw_u64(json, "secs", ns / 1000000000);
-	jsonw_u64(json, "fract_nsecs", ns % 1000000000);
+	jsonw_u64(json, "secs", ns / NS_PER_S);
+	jsonw_u64(json, "fract_nsecs", ns % NS_PER_S);
 	jsonw_object_end(json);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api/bh_internal.h"
+#include "base/clock.h"
 #include "base/intern.h"
 
 #define SCRIPTS_MAX 2 /* at once */
@@ -290,8 +291,8 @@ static int put_duration(struct buf *to, const char *value)
 	struct err none = { 0 };
 	if (query_duration_parse(value, &ns, &none) < 0)
 		return -1;
-	if (ns % 1000000000 == 0)
-		buf_printf(to, "s(%llu)", (unsigned long long)(ns / 1000000000));
+	if (ns % NS_PER_S == 0)
+		buf_printf(to, "s(%llu)", (unsigned long long)(ns / NS_PER_S));
 	else if (ns % 1000000 == 0)
 		buf_printf(to, "ms(%llu)", (unsigned long long)(ns / 1000000));
 	else

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/bh_internal.h"
+#include "base/clock.h"
 #include "out/name.h"
 
 #define POINTS 1000
@@ -218,7 +219,7 @@ static void put_value(FILE *to, const struct fold_frame *f)
 static void put_moment(FILE *to, const char *key, uint64_t ns)
 {
 	fprintf(to, "\"%s\":{\"secs\":%llu,\"fract_nsecs\":%llu},", key,
-		(unsigned long long)(ns / 1000000000), (unsigned long long)(ns % 1000000000));
+		(unsigned long long)(ns / NS_PER_S), (unsigned long long)(ns % NS_PER_S));
 }
 
 /**

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/intern.h"
 #include "query/follow.h"
 #include "query/recording.h"
@@ -115,9 +116,7 @@ static uint64_t file_state(const struct stat *of)
 {
 	uint64_t seen = hash_u64((uint64_t)of->st_dev, (uint64_t)of->st_ino, 1);
 	seen = hash_u64(seen, (uint64_t)of->st_size, 2);
-	seen = hash_u64(seen,
-			(uint64_t)of->st_mtim.tv_sec * 1000000000u + (uint64_t)of->st_mtim.tv_nsec,
-			3);
+	seen = hash_u64(seen, clock_of(&of->st_mtim), 3);
 	return seen ? seen : 1;
 }
 

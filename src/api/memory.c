@@ -187,7 +187,7 @@ static void put_growth(const struct ask *ask, const struct breakdown *b, const i
 		if (growth[i])
 			rows[count++] = (struct grown){ i, growth[i] };
 	qsort(rows, count, sizeof(*rows), by_size);
-	buf_printf(to, "changed since %llu\n", (unsigned long long)(ask->since_ns / 1000000000u));
+	buf_printf(to, "changed since %llu\n", (unsigned long long)(ask->since_ns / NS_PER_S));
 	for (size_t i = 0; i < count && i < ask->top; i++) {
 		const struct class_row *row = &b->classes[rows[i].row];
 		char size[TEXT_NUMBER_MAX];

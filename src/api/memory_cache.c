@@ -17,7 +17,7 @@
 #define ANSWERS_BUDGET 0.02   /* of one CPU, for a question that is asked again and again */
 #define ANSWERS 4             /* questions remembered */
 #define ANSWER_MAX (4u << 20) /* bytes; longer ones are not */
-#define SAME_NS 10000000000ull
+#define SAME_NS (10 * NS_PER_S)
 #define WINDOW_NS 600000000000ull
 
 /** struct made - when something was made, and out of what. */

@@ -12,8 +12,6 @@
 #include "base/jsonw.h"
 #include "view/growth.h"
 
-#define SECOND_NS 1000000000ull
-
 /* "-5m", "-90", "-1h30m" before now; "1700000000" seconds since 1970. */
 static int parse_time(const char *text, uint64_t now_ns, uint64_t *time_ns)
 {
@@ -339,7 +337,7 @@ void memory_diff(void *ctx, const struct http_request *request, struct http_repl
 		return;
 	const struct memory_source *source = ctx;
 	uint64_t now = clock_ns(CLOCK_REALTIME),
-		 times[2] = { now > 600 * SECOND_NS ? now - 600 * SECOND_NS : 0, now };
+		 times[2] = { now > 600 * NS_PER_S ? now - 600 * NS_PER_S : 0, now };
 	struct memory_facts facts;
 	int32_t pid = memory_arg_pid(request, reply);
 	if (pid < 0 || memory_arg_time(request, "a", now, &times[0], reply) < 0 ||

@@ -45,8 +45,7 @@ struct store_reader *net_reader_take(struct net_node *node, struct err *err)
 	struct store_reader *reader = NULL;
 	const atomic_int *stopping = &node->net->stopping;
 	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + NET_WAIT_NS;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
-				  .tv_nsec = (long)(until_ns % 1000000000u) };
+	struct timespec until = clock_time(until_ns);
 	int rc = 0;
 	pthread_mutex_lock(&node->lock);
 	while (node->taken == NET_READERS && rc == 0 && !atomic_load(stopping))

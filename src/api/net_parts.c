@@ -202,8 +202,7 @@ void net_message(struct net_node *node, const struct http_request *request,
 
 static void put_start(char to[40], uint64_t started_ns)
 {
-	snprintf(to, 40, "%" PRIu64 ".%09" PRIu64, started_ns / 1000000000u,
-		 started_ns % 1000000000u);
+	snprintf(to, 40, "%" PRIu64 ".%09" PRIu64, started_ns / NS_PER_S, started_ns % NS_PER_S);
 }
 
 static void connection_object(struct jsonw *w, const struct message_connection *row)
@@ -477,7 +476,7 @@ static void chunk_object(struct jsonw *w, const struct store_chunk_row *chunk, s
 {
 	jsonw_object(w, NULL);
 	jsonw_bool(w, "net", 1);
-	jsonw_u64(w, "timestamp", chunk->time_ns / 1000000000u);
+	jsonw_u64(w, "timestamp", chunk->time_ns / NS_PER_S);
 	put_hex(w, "bytes", chunk->raw, chunk->raw_len, most);
 	put_hex(w, "plain", chunk->plain, chunk->plain_len, most);
 	jsonw_bool(w, "decrypted", chunk->plain != NULL);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/log.h"
 #include "model/message.h"
 
@@ -54,7 +55,7 @@ static int boolean(net_arg_fn arg, const void *ctx, const char *key, int *out, s
 /* Seconds, milliseconds, microseconds or nanoseconds since 1970, told by their size. */
 static uint64_t time_of(uint64_t value)
 {
-	uint64_t unit = value < 100000000000ull      ? 1000000000u
+	uint64_t unit = value < 100000000000ull      ? NS_PER_S
 			: value < 100000000000000ull ? 1000000u
 			: value < NANOSECONDS_FROM   ? 1000u
 						     : 1u;
@@ -261,7 +262,7 @@ int net_query_connection(const char *text, size_t len, uint64_t *started_ns)
 		part[at] = part[at] * 10 + (uint64_t)(text[i] - '0');
 	}
 	if (!digits || part[1] > 999999999 ||
-	    __builtin_mul_overflow(part[0], 1000000000u, started_ns) ||
+	    __builtin_mul_overflow(part[0], NS_PER_S, started_ns) ||
 	    __builtin_add_overflow(*started_ns, part[1], started_ns))
 		return -EINVAL;
 	return 0;

@@ -269,8 +269,7 @@ static int await(struct shelf *shelf, struct job *job, const struct shelf_patien
 		if (patience->has_wait && next > until)
 			next = until;
 		shelf_look(shelf);
-		struct timespec time = { .tv_sec = (time_t)(next / 1000000000u),
-					 .tv_nsec = (long)(next % 1000000000u) };
+		struct timespec time = clock_time(next);
 		pthread_cond_clockwait(&shelf->changed, &shelf->lock, CLOCK_MONOTONIC, &time);
 	}
 	return 1;

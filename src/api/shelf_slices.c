@@ -140,8 +140,7 @@ static int begin(struct job *job, const struct book *book, struct own_reading **
 	pthread_mutex_lock(&shelf->lock);
 	while (slot->slicing && !atomic_load(&job->unwanted)) {
 		uint64_t next = clock_ns(CLOCK_MONOTONIC) + SHELF_LOOK_NS;
-		const struct timespec time = { .tv_sec = (time_t)(next / 1000000000u),
-					       .tv_nsec = (long)(next % 1000000000u) };
+		const struct timespec time = clock_time(next);
 		atomic_store(&job->permille, atomic_load(&slot->slicing->permille));
 		shelf_look(shelf);
 		pthread_cond_clockwait(&shelf->changed, &shelf->lock, CLOCK_MONOTONIC, &time);

@@ -125,9 +125,9 @@ static int parse_ago(const struct http_request *request, const char *key, uint64
 		const char *name;
 		uint64_t ns;
 	} units[] = { { "ms", 1000000ull },
-		      { "s", 1000000000ull },
-		      { "m", 60 * 1000000000ull },
-		      { "h", 3600 * 1000000000ull } };
+		      { "s", NS_PER_S },
+		      { "m", 60 * NS_PER_S },
+		      { "h", 3600 * NS_PER_S } };
 	for (size_t i = 0; n && n <= 1000000 && i < ARRAY_LEN(units); i++) {
 		if (strcmp(end, units[i].name) == 0) {
 			*ns = n * units[i].ns;

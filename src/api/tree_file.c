@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "query/resident.h"
 
-#define LOOK_NS 1000000000ull /* a recording that grows is looked at again */
-#define KEPT 8                /* readings that were asked for lately */
+#define LOOK_NS NS_PER_S /* a recording that grows is looked at again */
+#define KEPT 8           /* readings that were asked for lately */
 
 struct tree_file {
 	struct tree_source source;

@@ -10,7 +10,7 @@
 #include "api/v1_internal.h"
 #include "base/clock.h"
 
-#define PERIOD_NS 1000000000ull
+#define PERIOD_NS NS_PER_S
 
 enum topic {
 	TOPIC_SAMPLE = 1,

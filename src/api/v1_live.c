@@ -11,7 +11,7 @@
 #include "api/v1_internal.h"
 #include "base/clock.h"
 
-#define FRESH_NS 10000000000ull /* a process is looked through at most once in that time */
+#define FRESH_NS (10 * NS_PER_S) /* a process is looked through at most once in that time */
 
 static enum view_by sheet_by(const struct v1_call *call)
 {

@@ -32,8 +32,7 @@ void desk_fini(struct desk *desk)
 void desk_ask(struct desk *desk, uint64_t wait_ns)
 {
 	uint64_t until = clock_ns(CLOCK_MONOTONIC) + wait_ns;
-	const struct timespec end = { .tv_sec = (time_t)(until / 1000000000u),
-				      .tv_nsec = (long)(until % 1000000000u) };
+	const struct timespec end = clock_time(until);
 	pthread_mutex_lock(&desk->lock);
 	uint64_t mine = ++desk->asked;
 	eventfd_write(desk->wake, 1);

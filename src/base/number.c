@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/number.h"
+#include "base/clock.h"
 
 #include <ctype.h>
 #include <stddef.h>
 #include <string.h>
-
-#define SECOND 1000000000ull
 
 const char *number_take(const char *at, uint64_t *whole, uint64_t *nanoths)
 {
@@ -21,14 +20,14 @@ const char *number_take(const char *at, uint64_t *whole, uint64_t *nanoths)
 	at++;
 	if (!isdigit((unsigned char)*at))
 		return NULL;
-	for (uint64_t scale = SECOND / 10; isdigit((unsigned char)*at); at++, scale /= 10)
+	for (uint64_t scale = NS_PER_S / 10; isdigit((unsigned char)*at); at++, scale /= 10)
 		*nanoths += (uint64_t)(*at - '0') * scale;
 	return at;
 }
 
 int number_scale(uint64_t whole, uint64_t nanoths, uint64_t unit, uint64_t *value)
 {
-	uint64_t part = (uint64_t)((__uint128_t)nanoths * unit / SECOND);
+	uint64_t part = (uint64_t)((__uint128_t)nanoths * unit / NS_PER_S);
 	return __builtin_mul_overflow(whole, unit, value) ||
 	       __builtin_add_overflow(*value, part, value);
 }
@@ -39,9 +38,9 @@ static const char *take_unit(const char *at, uint64_t *ns)
 		const char *name;
 		uint64_t ns;
 	} units[] = {
-		{ "ms", 1000000 },       { "us", 1000 },         { "ns", 1 },
-		{ "d", 86400 * SECOND }, { "h", 3600 * SECOND }, { "m", 60 * SECOND },
-		{ "s", SECOND },
+		{ "ms", 1000000 },         { "us", 1000 },           { "ns", 1 },
+		{ "d", 86400 * NS_PER_S }, { "h", 3600 * NS_PER_S }, { "m", 60 * NS_PER_S },
+		{ "s", NS_PER_S },
 	};
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		size_t len = strlen(units[i].name);

@@ -53,8 +53,7 @@ static int wait_for(struct queue *queue, pthread_cond_t *what, int wait_ms, uint
 		return -EAGAIN;
 	if (wait_ms < 0)
 		return pthread_cond_wait(what, &queue->lock) ? -EAGAIN : 0;
-	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
-				  .tv_nsec = (long)(deadline_ns % 1000000000u) };
+	struct timespec until = clock_time(deadline_ns);
 	return pthread_cond_timedwait(what, &queue->lock, &until) ? -EAGAIN : 0;
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 /** digits_after() - of the point, so that three digits show in all. */
 static int digits_after(double v)
 {
@@ -89,8 +91,8 @@ const char *text_duration(char to[TEXT_NUMBER_MAX], uint64_t ns)
 	static const struct {
 		uint64_t ns;
 		const char *name;
-	} small[] = { { 1000000000, "s" }, { 1000000, "ms" }, { 1000, "us" }, { 1, "ns" } };
-	uint64_t seconds = ns / 1000000000;
+	} small[] = { { NS_PER_S, "s" }, { 1000000, "ms" }, { 1000, "us" }, { 1, "ns" } };
+	uint64_t seconds = ns / NS_PER_S;
 	if (seconds >= 3600) {
 		snprintf(to, TEXT_NUMBER_MAX, "%llu h %02u min",
 			 (unsigned long long)(seconds / 3600), (unsigned)(seconds / 60 % 60));

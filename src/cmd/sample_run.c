@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/sample.h"
 
-#define JSONL_NS 1000000000ull
+#define JSONL_NS NS_PER_S
 
 /*
  * The terminal's other screen, for as long as it runs: the report goes where the shell's text is.

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
@@ -158,7 +159,7 @@ int cmd_top(int argc, char **argv)
 		       "screen to screen.",
 		.children = children,
 	};
-	struct top t = { .delay_ns = 1000000000u };
+	struct top t = { .delay_ns = NS_PER_S };
 	if (cmd_parse(&argp, argc, argv, NULL, &t) < 0)
 		return CMD_USAGE;
 	setlocale(LC_CTYPE, "");

@@ -29,7 +29,7 @@
 #define CLIENTS 16u
 #define REQUEST_MAX 4096u
 #define CLIENT_NS 5000000000ull /* from accept to the last byte of the answer */
-#define READING_NS 10000000000ull
+#define READING_NS (10 * NS_PER_S)
 #define TOP_DEFAULT 20
 #define PAUSE_NS 200000000l /* where the program is out of descriptors */
 
@@ -79,7 +79,7 @@ static void answer_with(struct client *c, const struct asked *asked, int status,
 	buf_printf(&c->answer,
 		   "Age: %llu\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
 		   "Connection: close\r\n\r\n",
-		   (unsigned long long)(age_ns / 1000000000u));
+		   (unsigned long long)(age_ns / NS_PER_S));
 	buf_put(&c->answer, body, len);
 }
 
@@ -260,7 +260,7 @@ static void put_metrics(struct buf *to)
 		{ "byteledger_proportional_bytes", "Resident memory, shared pages by their share.",
 		  reading->pss_bytes },
 		{ "byteledger_smaps_age_seconds", "How old the reading is.",
-		  (clock_ns(CLOCK_MONOTONIC) - reading->end_ns) / 1000000000u },
+		  (clock_ns(CLOCK_MONOTONIC) - reading->end_ns) / NS_PER_S },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(sums); i++)
 		buf_printf(to, gauge, sums[i].name, sums[i].help, sums[i].name, sums[i].name,

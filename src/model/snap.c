@@ -134,8 +134,7 @@ struct snap *snap_wait(struct snap_place *place, uint64_t after, uint64_t timeou
 	uint64_t until = clock_ns(CLOCK_MONOTONIC);
 	if (__builtin_add_overflow(until, timeout_ns, &until) || until > INT64_MAX)
 		until = INT64_MAX;
-	const struct timespec at = { .tv_sec = (time_t)(until / 1000000000u),
-				     .tv_nsec = (long)(until % 1000000000u) };
+	const struct timespec at = clock_time(until);
 	int rc = 0;
 	pthread_mutex_lock(&place->lock);
 	while (place->number <= after && !place->closed && rc == 0)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 
 /* What is left of the datagram. */
@@ -110,7 +111,7 @@ static size_t time_3339(const struct rest *r, uint64_t *ns)
 	int64_t t = timegm(&tm) - offset;
 	if (t < 0)
 		return 0;
-	*ns = t < INT64_MAX / 1000000000 ? (uint64_t)t * 1000000000u + fraction : 0;
+	*ns = t < INT64_MAX / 1000000000 ? (uint64_t)t * NS_PER_S + fraction : 0;
 	return at;
 }
 
@@ -134,7 +135,7 @@ static size_t time_3164(const struct rest *r, uint64_t now_ns, uint64_t *ns)
 	    minute > 59 || second < 0 || second > 60 || !is_char(r, 3, ' ') ||
 	    !is_char(r, 6, ' ') || !is_char(r, 9, ':') || !is_char(r, 12, ':'))
 		return 0;
-	time_t now = (time_t)(now_ns / 1000000000u);
+	time_t now = (time_t)(now_ns / NS_PER_S);
 	struct tm tm;
 	if (!gmtime_r(&now, &tm))
 		return 0;
@@ -152,7 +153,7 @@ static size_t time_3164(const struct rest *r, uint64_t now_ns, uint64_t *ns)
 		time_t t = timegm(&then);
 		if (t > now + 86400 || t < 0)
 			continue;
-		*ns = (uint64_t)t * 1000000000u;
+		*ns = (uint64_t)t * NS_PER_S;
 		return 15;
 	}
 	return 0;

@@ -3,12 +3,14 @@
 #ifndef NODE_LIMITS_H
 #define NODE_LIMITS_H
 
+#include "base/clock.h"
+
 #define NODE_POW_DIFFICULTY 26.0 /* what nodes demand by default */
 /*
  * Nothing waits for a replay, but its captures come from strangers, too: 0.3 s for a connection, 16
  * s for all of them, and 1 us for each byte.
  */
-#define NODE_REPLAY_BURSTS (16ull * 1000000000u)
+#define NODE_REPLAY_BURSTS (16ull * NS_PER_S)
 #define NODE_REPLAY_SEEK(left)                                               \
 	{                                                                    \
 		.burst = 256u * 1000000u, .per_byte = 1000, .bursts = (left) \

@@ -283,7 +283,7 @@ static int open_node(struct nodes *r, size_t i, struct err *err)
 	struct store_limits limits = { .messages = config->message_limit,
 				       .logs = config->log_limit,
 				       .payload_bytes = config->store_bytes,
-				       .age_ns = config->store_age_s * 1000000000u,
+				       .age_ns = config->store_age_s * NS_PER_S,
 				       .no_search = config->disable_search };
 	struct store *store = NULL;
 	struct node *node = calloc(1, sizeof(*node));

@@ -276,7 +276,7 @@ static int wait_for_store(struct node_writer *w, struct err *err)
 		trouble(w, &why);
 	atomic_fetch_add(&w->rows_lost, lost);
 	if (atomic_load(&w->closing) &&
-	    clock_ns(CLOCK_MONOTONIC) - w->closing_ns > LAST_TRIES_S * 1000000000ull)
+	    clock_ns(CLOCK_MONOTONIC) - w->closing_ns > LAST_TRIES_S * NS_PER_S)
 		return 0;
 	nanosleep(&pause, NULL);
 	return 1;
@@ -405,8 +405,7 @@ static int ticket(struct node_writer *w, enum op op, int wait_ms, struct err *er
 {
 	struct iovec parts[] = { part(&op, sizeof(op)) };
 	uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000u;
-	struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000u),
-				  .tv_nsec = (long)(deadline % 1000000000u) };
+	struct timespec until = clock_time(deadline);
 	int rc;
 	pthread_mutex_lock(&w->lock);
 	rc = queue_put(w->rows, parts, 1, 0);

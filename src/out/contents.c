@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "proc/proc.h"
@@ -153,7 +154,7 @@ void out_contents_json(FILE *to, const struct contents *c)
 
 static void print_time(FILE *to, const char *label, uint64_t ns)
 {
-	time_t seconds = (time_t)(ns / 1000000000u);
+	time_t seconds = (time_t)(ns / NS_PER_S);
 	struct tm tm;
 	char text[64];
 	if (ns && gmtime_r(&seconds, &tm) && strftime(text, sizeof(text), "%FT%TZ", &tm))

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "view/growth.h"
 
@@ -68,7 +69,7 @@ static void put_mover(FILE *to, const struct history *history, uint64_t time_ns,
 void out_look_text(FILE *to, const struct out_look *look)
 {
 	char rss[TEXT_NUMBER_MAX], delta[TEXT_NUMBER_MAX + 1], swap[TEXT_NUMBER_MAX], clock[16];
-	time_t seconds = (time_t)(look->time_ns / 1000000000u);
+	time_t seconds = (time_t)(look->time_ns / NS_PER_S);
 	struct tm tm;
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&seconds, &tm));
 	if (look->is_first)

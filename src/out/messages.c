@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "out/messages.h"
+#include "base/clock.h"
 
 #include <string.h>
 #include <time.h>
@@ -90,7 +91,7 @@ void out_message_table_head(FILE *to)
 void out_message_table_row(FILE *to, const struct message *message, uint64_t id)
 {
 	char when[32] = "-";
-	time_t seconds = (time_t)(message->time_ns / 1000000000u);
+	time_t seconds = (time_t)(message->time_ns / NS_PER_S);
 	struct tm tm;
 	if (seconds && gmtime_r(&seconds, &tm)) {
 		size_t len = strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);

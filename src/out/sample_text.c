@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "out/sample_impl.h"
 #include "out/text_impl.h"
@@ -421,8 +422,7 @@ int out_sample_text(FILE *to, const struct samples *s, const struct prof *prof,
 			put_line(&text, prof, pick.rows[i], opt,
 				 opt->has_live ? sums.live_bytes : sums.bytes);
 	} else if (opt->has_live) {
-		time_t now =
-			(time_t)((s->start_realtime_ns + s->now_ns - s->start_ns) / 1000000000);
+		time_t now = (time_t)((s->start_realtime_ns + s->now_ns - s->start_ns) / NS_PER_S);
 		struct tm tm;
 		char clock[32] = "";
 		if (localtime_r(&now, &tm))

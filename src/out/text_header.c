@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "out/out.h"
 #include "out/text_impl.h"
 #include "view/ends.h"
@@ -34,7 +35,7 @@ static void put_command(struct buf *to, const struct prof_process *process)
 
 static void put_start(struct buf *to, const struct prof_process *process)
 {
-	time_t seconds = (time_t)(process->start_realtime_ns / 1000000000);
+	time_t seconds = (time_t)(process->start_realtime_ns / NS_PER_S);
 	struct tm tm;
 	char text[64];
 	if (process->start_realtime_ns && localtime_r(&seconds, &tm) &&

@@ -10,10 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "model/pages.h"
 
 #define PAGES_KEPT_MAX 64
-#define PAGES_KEPT_EVERY_NS 1000000000ull
+#define PAGES_KEPT_EVERY_NS NS_PER_S
 #define PAGES_SINCE_MAX 40
 #define PAGES_SINCE_PARTS 32 /* so finely its time is met */
 

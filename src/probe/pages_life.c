@@ -23,7 +23,7 @@
 
 #define POLL_MS 10000u /* all that may come in between has a descriptor */
 #define WALK_FIRST_NS 10000000ull
-#define WALK_LIVE_NS 1000000000ull /* on a terminal, or where somebody asks by HTTP */
+#define WALK_LIVE_NS NS_PER_S /* on a terminal, or where somebody asks by HTTP */
 #define WALK_ELSE_NS 5000000000ull
 #define WALK_SHARE 50 /* of the time, one part at most goes into counting where somebody looks */
 #define WALK_ELSE_SHARE 100

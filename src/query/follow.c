@@ -11,10 +11,10 @@
 #include "sym/sym.h"
 #include "trace/trace.h"
 
-#define LOOK_NS 100000000u      /* between two looks at a file that did not grow */
-#define INTERVAL_NS 1000000000u /* between two snaps, where nothing else was asked for */
-#define FREEZE_SHARE 20         /* of the time at most goes into snaps: one part in so many */
-#define ROWS_AT_ONCE 8192       /* frames that get names before the file is looked at again */
+#define LOOK_NS 100000000u   /* between two looks at a file that did not grow */
+#define INTERVAL_NS NS_PER_S /* between two snaps, where nothing else was asked for */
+#define FREEZE_SHARE 20      /* of the time at most goes into snaps: one part in so many */
+#define ROWS_AT_ONCE 8192    /* frames that get names before the file is looked at again */
 
 struct follow {
 	/* of whoever's turn it is: the thread's, while nobody holds */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/huge.h"
 #include "query/arenas.h"
 #include "query/living.h"
@@ -13,7 +14,7 @@
 #include "query/resident.h"
 #include "trace/trace.h"
 
-#define LATER_NS (600ull * 1000000000u) /* what is touched again within ten minutes was no saving */
+#define LATER_NS (600ull * NS_PER_S) /* what is touched again within ten minutes was no saving */
 
 int instant_is_there(const char *path)
 {

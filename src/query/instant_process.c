@@ -16,7 +16,7 @@
 
 #define LOOK_NS 200000000ull
 #define STILL_NS 1300000000ull /* nothing was written for so long: nothing happened */
-#define WAIT_NS 10000000000ull
+#define WAIT_NS (10 * NS_PER_S)
 
 /* How large the recording is; 0: not known. */
 static uint64_t size_of(const char *path)
@@ -40,8 +40,7 @@ static int is_written(const char *path, uint64_t until_ns)
 
 static void sleep_until(uint64_t ns)
 {
-	const struct timespec due = { .tv_sec = (time_t)(ns / 1000000000u),
-				      .tv_nsec = (long)(ns % 1000000000u) };
+	const struct timespec due = clock_time(ns);
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
 		;
 }

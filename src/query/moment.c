@@ -5,11 +5,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "query/impl.h"
 
-#define SECOND 1000000000ull
-#define DAY (86400 * SECOND)
+#define DAY (86400 * NS_PER_S)
 
 /**
  * local_wall() - ns since 1970 of a clock time @days after the day on which @start_ns lies, where
@@ -17,19 +17,19 @@
  */
 static int local_wall(uint64_t start_ns, unsigned days, uint64_t clock_ns, uint64_t *wall_ns)
 {
-	time_t start = (time_t)(start_ns / SECOND);
+	time_t start = (time_t)(start_ns / NS_PER_S);
 	struct tm tm;
 	if (!localtime_r(&start, &tm))
 		return -1;
 	tm.tm_mday += (int)days;
-	tm.tm_hour = (int)(clock_ns / (3600 * SECOND));
-	tm.tm_min = (int)(clock_ns / (60 * SECOND) % 60);
-	tm.tm_sec = (int)(clock_ns / SECOND % 60);
+	tm.tm_hour = (int)(clock_ns / (3600 * NS_PER_S));
+	tm.tm_min = (int)(clock_ns / (60 * NS_PER_S) % 60);
+	tm.tm_sec = (int)(clock_ns / NS_PER_S % 60);
 	tm.tm_isdst = -1;
 	time_t wall = mktime(&tm);
 	if (wall < 0)
 		return -1;
-	*wall_ns = (uint64_t)wall * SECOND + clock_ns % SECOND;
+	*wall_ns = (uint64_t)wall * NS_PER_S + clock_ns % NS_PER_S;
 	return 0;
 }
 
@@ -60,7 +60,7 @@ static uint64_t grace(uint64_t runtime_ns)
 
 static void put_clock(char *to, size_t size, uint64_t wall_ns, int with_day)
 {
-	time_t seconds = (time_t)(wall_ns / SECOND);
+	time_t seconds = (time_t)(wall_ns / NS_PER_S);
 	struct tm tm;
 	if (!localtime_r(&seconds, &tm) ||
 	    !strftime(to, size, with_day ? "%Y-%m-%d %H:%M:%S" : "%H:%M:%S", &tm))

@@ -8,10 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/number.h"
 #include "query/query.h"
-
-#define SECOND 1000000000ull
 
 /** parse_duration() - as duration_take(), or a bare number of seconds; nothing behind; 0 or -1. */
 static int parse_duration(const char *text, uint64_t *ns)
@@ -19,7 +18,7 @@ static int parse_duration(const char *text, uint64_t *ns)
 	uint64_t whole, nanoths;
 	const char *at = number_take(text, &whole, &nanoths);
 	if (at && *at == '\0')
-		return number_scale(whole, nanoths, SECOND, ns) ? -1 : 0;
+		return number_scale(whole, nanoths, NS_PER_S, ns) ? -1 : 0;
 	at = duration_take(text, ns);
 	return at && *at == '\0' ? 0 : -1;
 }
@@ -98,7 +97,7 @@ static int parse_wall(const char *text, uint64_t *ns)
 		return -1;
 	if (seconds < 0 || seconds - offset < 0)
 		return -1;
-	*ns = (uint64_t)(seconds - offset) * SECOND + nanoths;
+	*ns = (uint64_t)(seconds - offset) * NS_PER_S + nanoths;
 	return 0;
 }
 
@@ -109,16 +108,16 @@ static int parse_wall(const char *text, uint64_t *ns)
 static int parse_seconds(const char *at, uint64_t *ns, uint64_t *span)
 {
 	uint64_t whole, nanoths = 0;
-	*span = 60 * SECOND;
+	*span = 60 * NS_PER_S;
 	if (*at == '\0')
 		return 0;
 	if (at[0] != ':' || !isdigit((unsigned char)at[1]) || !isdigit((unsigned char)at[2]))
 		return -1;
-	*span = at[3] == '.' ? 1 : SECOND;
+	*span = at[3] == '.' ? 1 : NS_PER_S;
 	at = number_take(at + 1, &whole, &nanoths);
 	if (!at || *at || whole > 60)
 		return -1;
-	*ns += whole * SECOND + nanoths;
+	*ns += whole * NS_PER_S + nanoths;
 	return 0;
 }
 
@@ -131,7 +130,7 @@ static int parse_clock(const char *text, uint64_t *ns, uint64_t *span)
 	    sscanf(text, "%2u:%2u%n", &hours, &minutes, &n) != 2 || hours > 23 || minutes > 59 ||
 	    text[n - 3] != ':' || !isdigit((unsigned char)text[n - 2]))
 		return -1;
-	*ns = (hours * 3600ull + minutes * 60) * SECOND;
+	*ns = (hours * 3600ull + minutes * 60) * NS_PER_S;
 	return parse_seconds(text + n, ns, span);
 }
 
@@ -150,14 +149,14 @@ static int parse_day(const char *text, uint64_t *ns, uint64_t *span)
 	int day = tm.tm_mday, month = tm.tm_mon;
 	tm.tm_year -= 1900;
 	tm.tm_mon -= 1;
-	tm.tm_hour = (int)(*ns / (3600 * SECOND));
-	tm.tm_min = (int)(*ns / (60 * SECOND) % 60);
-	tm.tm_sec = (int)(*ns / SECOND % 60);
-	uint64_t nanoths = *ns % SECOND;
+	tm.tm_hour = (int)(*ns / (3600 * NS_PER_S));
+	tm.tm_min = (int)(*ns / (60 * NS_PER_S) % 60);
+	tm.tm_sec = (int)(*ns / NS_PER_S % 60);
+	uint64_t nanoths = *ns % NS_PER_S;
 	time_t seconds = mktime(&tm);
 	if (seconds < 0 || tm.tm_mday != day || tm.tm_mon + 1 != month) /* no such day */
 		return -1;
-	*ns = (uint64_t)seconds * SECOND + nanoths;
+	*ns = (uint64_t)seconds * NS_PER_S + nanoths;
 	return 0;
 }
 
@@ -168,7 +167,7 @@ static int parse_percent(const char *text, uint64_t *permillion)
 	const char *at = number_take(text, &whole, &nanoths);
 	if (!at || strcmp(at, "%") != 0 || whole > 100 || (whole == 100 && nanoths))
 		return -1;
-	*permillion = whole * 10000 + nanoths * 10000 / SECOND;
+	*permillion = whole * 10000 + nanoths * 10000 / NS_PER_S;
 	return 0;
 }
 

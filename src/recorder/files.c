@@ -11,11 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "query/query.h"
 #include "recorder/record.h"
 #include "sym/sym.h"
 
-#define NAME_WAIT_NS 1000000000u
+#define NAME_WAIT_NS NS_PER_S
 
 void record_fail(const struct record *rec, const struct err *what)
 {

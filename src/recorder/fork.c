@@ -26,7 +26,7 @@
  * started. Where many fork at once it comes later, and so may the snapshot, before which stand
  * those of the others.
  */
-#define OFFER_NS 1000000000u
+#define OFFER_NS NS_PER_S
 #define OFFER_LONG_NS 5000000000u
 /* What the snapshots that nobody has taken yet may hold: of more, the oldest go. */
 #define OFFERS_BYTES (64u << 20)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "recorder/record.h"
 
 /* The program may wait meanwhile: a tenth of a second's work. */
@@ -33,7 +34,7 @@ static int read_file(const char *path, size_t most, struct trace_file *file, str
 	}
 	int regular = S_ISREG(st.st_mode);
 	file->bytes = (uint64_t)st.st_size;
-	file->changed_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+	file->changed_ns = clock_of(&st.st_mtim);
 	ssize_t n = regular ? 1 : 0;
 	buf_clear(to);
 	/* files of /proc say that they are empty: what can be read counts */

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "recorder/record.h"
 #include "recorder/started.h"
 
@@ -92,10 +93,8 @@ static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 	*slack_ns = want;
 }
 
-/*
- * NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a
- * case
- */
+/* What may have happened, case by case. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_t duration_ns,
 			      pid_t forward_to)
 {
@@ -132,8 +131,7 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 			if (left < pause)
 				pause = left > 0 ? left : 0;
 		}
-		const struct timespec ts = { .tv_sec = pause / 1000000000,
-					     .tv_nsec = pause % 1000000000 };
+		const struct timespec ts = clock_time((uint64_t)pause);
 		fit_slack(pause, &slack_ns);
 		if (ppoll(fds, 5, &ts, NULL) <= 0)
 			continue;

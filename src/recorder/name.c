@@ -40,7 +40,7 @@ char *recorder_name(const char *pattern, const char *exe, pid_t pid, struct err 
 			break;
 		case 't':
 			buf_printf(&name, "%llu",
-				   (unsigned long long)(clock_ns(CLOCK_REALTIME) / 1000000000u));
+				   (unsigned long long)(clock_ns(CLOCK_REALTIME) / NS_PER_S));
 			break;
 		case 'h':
 			put_value(&name, host);

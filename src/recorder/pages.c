@@ -70,7 +70,7 @@ void record_pages_read(struct record *rec)
 #define AFTER_FIRST_NS 20000000ull
 #define AFTER_LAST_NS 5000000000ull
 #define LOOK_FIRST_NS 50000000ull
-#define LOOK_LAST_NS 1000000000ull
+#define LOOK_LAST_NS NS_PER_S
 #define LOOK_MOST 256u
 #define LOOK_PART 20u /* a twentieth more or less of all of them is news */
 #define LOOK_LEAST (1u << 20)

@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/intern.h"
 #include "proc/proc.h"
 #include "recorder/recorder.h"
 #include "recorder/sample_record.h"
 #include "trace/trace.h"
 
-#define RSS_NS 1000000000ull
+#define RSS_NS NS_PER_S
 
 struct block {
 	uint64_t addr, bytes;

@@ -73,7 +73,7 @@ static void on_count(lua_State *L, lua_Debug *debug)
 {
 	struct machine *m = machine_of(L);
 	(void)debug;
-	if (clock_ns(CLOCK_PROCESS_CPUTIME_ID) < (uint64_t)m->opt->cpu_seconds * 1000000000)
+	if (clock_ns(CLOCK_PROCESS_CPUTIME_ID) < (uint64_t)m->opt->cpu_seconds * NS_PER_S)
 		return;
 	char text[80];
 	int len = snprintf(text, sizeof(text), "it took more than %u s of CPU time",

@@ -205,7 +205,7 @@ static int read_child(int in, const struct script_opt *opt, struct script_result
 		struct pollfd fd = { .fd = in, .events = POLLIN };
 		if (opt->gone && opt->gone(opt->ctx))
 			return err_set(err, -ECANCELED, "nobody waits for the script any more");
-		if (clock_ns(CLOCK_MONOTONIC) - begin > opt->wall_seconds * 1000000000ull) {
+		if (clock_ns(CLOCK_MONOTONIC) - begin > opt->wall_seconds * NS_PER_S) {
 			end_with(r, "it took longer than", opt->wall_seconds);
 			break;
 		}

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "wire/stack.h"
 
 #define NOTES_MAX_BYTES 4096
@@ -131,8 +132,7 @@ static struct code_id *id_of(struct code_ids *ids, const char *name, struct code
 	*wanted = (struct code_id){ .dev = st.st_dev,
 				    .ino = st.st_ino,
 				    .size = (uint64_t)st.st_size,
-				    .changed_ns = (uint64_t)st.st_ctim.tv_sec * 1000000000u +
-						  (uint64_t)st.st_ctim.tv_nsec };
+				    .changed_ns = clock_of(&st.st_ctim) };
 	return &ids->all[mix(mix(0, st.st_dev), st.st_ino) % ARRAY_LEN(ids->all)];
 }
 

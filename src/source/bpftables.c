@@ -15,7 +15,7 @@
 #define TABLE_MIN_BYTES (4u << 20)
 #define TABLE_MAX_BYTES (1u << 30)
 /* a range of places that a walk may still be reading is left alone this long */
-#define RETIRE_NS 1000000000ULL
+#define RETIRE_NS NS_PER_S
 #define LOOK_EVERY_NS 50000000ULL /* where the kernel does not announce mappings */
 
 /* The unwind table of one file. */

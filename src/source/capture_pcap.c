@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "source/capture.h"
 
 #include <errno.h>
@@ -177,7 +178,7 @@ int capture_read_pcap(const char *path, struct capture_sink *sink, struct captur
 	const uint8_t *bytes;
 	while (rc >= 0 && (got = library.next_ex(pcap, &header, &bytes)) == 1) {
 		stats->records++;
-		time_ns = (uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
+		time_ns = (uint64_t)header->ts.tv_sec * NS_PER_S + (uint64_t)header->ts.tv_usec;
 		struct net_tcp_segment seg = { .time_ns = time_ns };
 		int skip = link_header(type, bytes, header->caplen);
 		if (skip < 0)

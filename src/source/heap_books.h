@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "model/live.h"
 
 /*
@@ -26,7 +27,7 @@
 #define HEAP_RECENT 65536 /* half a megabyte: what busy threads free within a second */
 #define HEAP_DEBTS 16384  /* named by 16 bits */
 #define HEAP_DEBT_CHAINS 4096
-#define HEAP_DEBT_NS 1000000000u /* a thread may lose its processor for long between two records */
+#define HEAP_DEBT_NS NS_PER_S /* a thread may lose its processor for long between two records */
 struct heap_recent {
 	uint32_t addr; /* enough of it, see heap_recent_addr(); 0 = none */
 	uint32_t time; /* in units of 2^20 ns */

@@ -22,7 +22,7 @@
  */
 #define BRANCH_STEP (1u << 14)
 #define COPY_STEP (1u << 13)
-#define HOLE_NS 1000000000u /* as long as a thread may lose its processor */
+#define HOLE_NS NS_PER_S /* as long as a thread may lose its processor */
 
 static bool used_again(const struct heap_names *names)
 {

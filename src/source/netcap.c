@@ -12,15 +12,15 @@
 #include "source/netcap_packet.h"
 
 #define GATHER_NS \
-	5000000ull  /* under traffic: how long records may pile up before they are fetched */
-#define WAIT_MS 100 /* the longest single wait */
-#define SWEEP_NS 1000000000ull /* how often it is asked whether closings were lost */
+	5000000ull        /* under traffic: how long records may pile up before they are fetched */
+#define WAIT_MS 100       /* the longest single wait */
+#define SWEEP_NS NS_PER_S /* how often it is asked whether closings were lost */
 /*
  * the first marks who is gone, the second closes them and marks whose opening was still on its way,
  * the third closes these
  */
 #define SWEEPS 3
-#define CLOCK_NS 1000000000ull /* how often wall clock is compared with the records' clock */
+#define CLOCK_NS NS_PER_S /* how often wall clock is compared with the records' clock */
 
 struct netcap {
 	struct netcap_bpf *bpf; /* one of the two */

@@ -27,7 +27,7 @@
  * like one that is: with 60 ms the usual ring holds half a minute of thin traffic.
  */
 #define RETIRE_MS 60
-#define AROUND_NS 1000000000ull /* how often /proc is looked through when nothing asks for it */
+#define AROUND_NS NS_PER_S /* how often /proc is looked through when nothing asks for it */
 #define LOOK_SHARE \
 	9 /* a look is followed by so many times its length without one: a tenth of a CPU at most */
 #define SILENT_NS \
@@ -502,7 +502,7 @@ static int take(struct netcap_packet *packet, const struct tpacket3_hdr *head,
 		return 0;
 	int leaves = from->sll_pkttype == PACKET_OUTGOING;
 	int loops = (uint32_t)from->sll_ifindex == packet->loopback;
-	seg.time_ns = (uint64_t)head->tp_sec * 1000000000u + head->tp_nsec;
+	seg.time_ns = (uint64_t)head->tp_sec * NS_PER_S + head->tp_nsec;
 	if (!leaves && !loops &&
 	    !(head->tp_status & (TP_STATUS_CSUM_VALID | TP_STATUS_CSUMNOTREADY)) &&
 	    is_damaged(&seg, ip, head->tp_snaplen))
@@ -578,7 +578,7 @@ static int turn(struct netcap_packet *packet, uint64_t *left_ns, struct netcap_s
 		wait = next - now;
 	struct pollfd fds[2] = { { .fd = packet->asked ? -1 : packet->fd, .events = POLLIN },
 				 { .fd = may_glance ? packet->syn_fd : -1, .events = POLLIN } };
-	struct timespec time = { (time_t)(wait / 1000000000u), (long)(wait % 1000000000u) };
+	struct timespec time = clock_time(wait);
 	if (wait && ppoll(fds, 2, &time, NULL) < 0)
 		rc = -errno;
 	uint64_t spent = clock_ns(CLOCK_MONOTONIC) - began;

@@ -491,7 +491,7 @@ static uint64_t age_of(pid_t pid)
 			  "%*d %*d %llu",
 			  &ticks) != 1)
 		return 0;
-	uint64_t start = ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK)),
+	uint64_t start = ticks * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK)),
 		 now = clock_ns(CLOCK_BOOTTIME);
 	return now > start ? now - start : 0;
 }

@@ -12,14 +12,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "proc/breakdown.h"
 #include "source/mapnames.h"
 
 #define WATCH_BUDGET 0.004 /* of one CPU: a watcher as a whole stays below half a per cent */
 #define WATCH_RULES_BUDGET \
-	(WATCH_BUDGET / 2)            /* of that, at most, for alert rules that judge growth */
-#define WATCH_PERIOD_NS 1000000000ull /* between looks */
+	(WATCH_BUDGET / 2)       /* of that, at most, for alert rules that judge growth */
+#define WATCH_PERIOD_NS NS_PER_S /* between looks */
 #define WATCH_LABELS_MAX 256
 #define WATCH_BACK_NS 5000000000ull /* a clock that goes back by more was set, by less adjusted */
 

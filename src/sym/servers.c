@@ -104,7 +104,7 @@ int servers_find(struct servers *servers, const uint8_t *build_id, uint8_t len, 
 	seconds = !seconds || seconds > 86400 ? 86400 : seconds; /* 0 is for ever, to the library */
 	struct wait wait = { .servers = servers,
 			     .since_ns = clock_ns(CLOCK_MONOTONIC),
-			     .patience_ns = (seconds + GRACE_S) * 1000000000ull };
+			     .patience_ns = (seconds + GRACE_S) * NS_PER_S };
 	current = &c;
 	c.set_data(client, &wait);
 	c.set_progress(client, look);

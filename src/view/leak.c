@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/leak.h"
+#include "base/clock.h"
 
 #include <math.h>
 
@@ -121,7 +122,7 @@ static void judge(const struct samples *samples, struct sample_row *row)
 		row->verdict = SAMPLE_GROWING;
 		row->growth_bytes_per_s = slope(&s, 0);
 		row->growth_error = TWO_SIDED * error / runtime;
-		uint64_t old = samples->older_ns ? samples->older_ns : 1000000000ull;
+		uint64_t old = samples->older_ns ? samples->older_ns : NS_PER_S;
 		row->score = whole * f->live_bytes * leak_survival(row, old);
 	} else if (f->live_error_bytes * 2 * TWO_SIDED > f->live_bytes && f->live_bytes > 0) {
 		/* too few samples to say that it does not grow */

@@ -118,7 +118,7 @@ static int read_id(const struct buf *answer, char id[CONTAINER_ID_MAX + 1])
 
 static int ask(const char *socket_path, const char *name, char id[CONTAINER_ID_MAX + 1])
 {
-	uint64_t deadline_ns = clock_ns(CLOCK_MONOTONIC) + ANSWER_SECONDS * 1000000000ull;
+	uint64_t deadline_ns = clock_ns(CLOCK_MONOTONIC) + ANSWER_SECONDS * NS_PER_S;
 	int fd = connect_to(socket_path, deadline_ns), rc = 0;
 	if (fd < 0)
 		return fd;

@@ -19,7 +19,7 @@
 
 #define CGROUP_DEPTH_MAX 32
 #define PIDS_MAX 100000u
-#define MORE_NS 1000000000ull /* between looks for restarts and children */
+#define MORE_NS NS_PER_S /* between looks for restarts and children */
 #define NAME_POLL_MS \
 	50 /* a program that runs for less may be missed, and has no memory to look at */
 

@@ -154,8 +154,8 @@ static void publish(struct watched *w, struct shot **place, struct shot *shot)
 
 static int fresh(const struct shot *shot)
 {
-	return shot && clock_ns(CLOCK_MONOTONIC) - shot->breakdown->end_ns <
-			       MEMORY_FULL_SECONDS * 1000000000ull;
+	return shot &&
+	       clock_ns(CLOCK_MONOTONIC) - shot->breakdown->end_ns < MEMORY_FULL_SECONDS * NS_PER_S;
 }
 
 struct shot *watched_full(struct watched *w, struct err *err)

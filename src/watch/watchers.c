@@ -61,8 +61,7 @@ static void wait_for(struct watchers *l, uint64_t until_ns)
 	}
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t left = until_ns > now ? until_ns - now : 0;
-	struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
-				 .tv_nsec = (long)(left % 1000000000u) };
+	struct timespec time = clock_time(left);
 	if (ppoll(fds, count, &time, NULL) <= 0)
 		return;
 	if (fds[0].revents && l->opt.ears.signalled && l->opt.ears.signalled(l->opt.ears.ctx))
