@@ -5,12 +5,16 @@
 
 void words_verdict(struct buf *to, const struct words_verdict *w)
 {
-	buf_printf(to, "The program uses %s of it%s. ", w->uses, w->of_which ? w->of_which : "");
-	if (w->unknown)
-		buf_printf(to, "Of %s of heap it is not known what is in use. Of the rest ",
-			   w->unknown);
+	int unknown = w->unknown || w->mapped;
+	buf_printf(to, "The program %s %s of it%s. ", unknown ? "is known to use" : "uses", w->uses,
+		   w->of_which ? w->of_which : "");
+	if (unknown)
+		buf_printf(to, "Of %s%s%s%s%s it is not known what is in use. Of the rest ",
+			   w->unknown ? w->unknown : "", w->unknown ? " of heap" : "",
+			   w->unknown && w->mapped ? " and " : "", w->mapped ? w->mapped : "",
+			   w->mapped ? " that it mapped itself" : "");
 	if (!w->free) {
-		buf_printf(to, "%sext to nothing is free.", w->unknown ? "n" : "N");
+		buf_printf(to, "%sext to nothing is free.", unknown ? "n" : "N");
 		return;
 	}
 	buf_printf(to, "%s are free, but %s %s not given them back%c", w->free, w->keeper,

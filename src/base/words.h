@@ -18,8 +18,10 @@ struct words_verdict {
 	const char *uses;
 	const char *of_which; /* ": 3 by malloc, 4 as objects"; NULL: nothing more is known */
 	const char *unknown; /* heaps of which it is not known what is in use; NULL: next to none */
-	const char *free;    /* what is free; NULL: next to nothing is */
-	const char *keeper;  /* who keeps it; "allocators" are several */
+	const char
+		*mapped;  /* what it mapped itself, of which nothing is known; NULL: next to none */
+	const char *free; /* what is free; NULL: next to nothing is */
+	const char *keeper;          /* who keeps it; "allocators" are several */
 	const char *at_once, *stuck; /* of it; NULL: not both are known */
 	int in_slabs;                /* stuck in slabs, not on pages */
 };

@@ -430,15 +430,22 @@ static void put_verdict(struct page *p)
 	if (objects && heap)
 		snprintf(which, sizeof(which), ": %s by malloc, %s as objects of its runtime",
 			 mib(c, heap), mib(d, objects));
-	char sizes[5][48];
-	const uint64_t bytes[5] = { uses, free_bytes, pages, holes, unknown };
-	for (unsigned i = 0; i < 5; i++)
-		snprintf(sizes[i], sizeof(sizes[i]), "%s MiB", mib(a, bytes[i]));
+	char sizes[6][48];
+	const uint64_t bytes[6] = {
+		uses,    free_bytes,
+		pages,   holes,
+		unknown, sheet->unexplained_bytes > 0 ? (uint64_t)sheet->unexplained_bytes : 0
+	};
+	for (unsigned i = 0; i < 6; i++)
+		snprintf(sizes[i], sizeof(sizes[i]), "%s%s",
+			 bytes[i] < 1u << 20 ? text_bytes(a, bytes[i]) : mib(a, bytes[i]),
+			 bytes[i] < 1u << 20 ? "" : " MiB");
 	int both = pages && holes;
 	const struct words_verdict words = {
 		.uses = sizes[0],
 		.of_which = which,
 		.unknown = is_small(p, bytes[4]) ? NULL : sizes[4],
+		.mapped = is_small(p, bytes[5]) ? NULL : sizes[5],
 		.free = is_small(p, free_bytes) ? NULL : sizes[1],
 		.keeper = pools > free_bytes / 2            ? "its runtime"
 			  : strcmp(keeper(e), "glibc") == 0 ? "malloc"

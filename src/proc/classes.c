@@ -155,7 +155,9 @@ static int is_label_of(unsigned class, const char *label)
 
 int classes_know(const char *name, const char **nearest)
 {
-	unsigned least = 5;
+	/* of "Foo" every letter would have to be another one: that is not near */
+	unsigned length = (unsigned)strlen(name), near = length < 4 ? 2 : length / 3 + 2;
+	unsigned least = near < 5 ? near : 5;
 	*nearest = NULL;
 	const char *so = strstr(name, ".so");
 	size_t beside = strlen(CLASS_BESIDE_WORD);

@@ -82,6 +82,10 @@ static void add_class(struct verdict *v, const struct class_row *r, uint64_t *he
 	case REGION_ANONYMOUS:
 		v->anonymous += r->rss_bytes;
 		break;
+	case REGION_JIT:
+		v->code += r->rss_bytes;
+		v->rest += r->rss_bytes;
+		break;
 	case REGION_BYTELEDGER:
 		v->own += r->rss_bytes;
 		break;
@@ -141,6 +145,8 @@ struct verdict verdict_of(const struct breakdown *b)
 		for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++)
 			take_from(from[i], &more);
 	}
+	if (v.code > v.rest)
+		v.code = v.rest;
 	return v;
 }
 
@@ -238,14 +244,17 @@ static void put_sentence(struct buf *to, const struct verdict *v,
 			 const struct regions_text_opt *opt)
 {
 	char uses[TEXT_NUMBER_MAX], all[TEXT_NUMBER_MAX], pages[TEXT_NUMBER_MAX],
-		holes[TEXT_NUMBER_MAX], unread[TEXT_NUMBER_MAX];
+		holes[TEXT_NUMBER_MAX], unread[TEXT_NUMBER_MAX], mapped[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	if (!v->read)
 		return;
 	int little = v->free_pages + v->holes < v->rss / 100, both = v->free_pages && v->holes;
+	/* code that was made at run time lies in a heap, too */
+	uint64_t unknown = v->unread + v->code;
 	const struct words_verdict words = {
 		.uses = size(uses, v->live + v->named, opt->raw),
-		.unknown = v->unread < v->rss / 100 ? NULL : size(unread, v->unread, opt->raw),
+		.unknown = unknown < v->rss / 100 ? NULL : size(unread, unknown, opt->raw),
+		.mapped = v->anonymous < v->rss / 100 ? NULL : size(mapped, v->anonymous, opt->raw),
 		.free = little ? NULL : size(all, v->free_pages + v->holes, opt->raw),
 		.keeper = v->by ? v->by : "allocators",
 		.at_once = both ? size(pages, v->free_pages, opt->raw) : NULL,
@@ -336,13 +345,18 @@ static void put_beside(struct buf *to, const struct breakdown *b,
 			   s->sockets == 1 ? "" : "s");
 	}
 	if (s->held_bytes >= 1u << 20 || (opt->all && s->held_count)) {
+		CLEANUP(buf_fini) struct buf piece = { 0 };
+		size_t column = 0, width = opt->width ? (size_t)opt->width : 100;
 		buf_printf(
-			to,
-			"  beside it %s in %" PRIu64 " open file%s without a name that %s mapped",
+			&piece,
+			"  beside it %s in %" PRIu64 " open file%s without a name that %s mapped:",
 			size(text, s->held_bytes, opt->raw), s->held_count,
 			s->held_count == 1 ? "" : "s", s->held_count == 1 ? "is not" : "are not");
-		buf_puts(to, ": ");
-		text_escape(to, s->held_name, opt->ascii);
+		flow(to, &column, width, buf_cstr(&piece));
+		buf_clear(&piece);
+		buf_putc(&piece, ' ');
+		text_escape(&piece, s->held_name, opt->ascii);
+		flow(to, &column, width, buf_cstr(&piece));
 		buf_printf(to, "%s\n", s->held_count > 1 ? " and others" : "");
 	}
 	if (s->mappings_max != UINT64_MAX && s->mappings_max &&
@@ -388,7 +402,8 @@ void verdict_text(struct buf *to, const struct breakdown *b, const struct region
 		{ v.named, "named by the program" },
 		{ v.anonymous, "mapped by the program" },
 		{ v.own, "byteledger itself" },
-		{ v.rest, "other" },
+		{ v.code, "code made at run time" },
+		{ v.rest - v.code, "other" },
 	};
 	size_t count = sizeof(terms) / sizeof(terms[0]);
 	sort_terms(terms, 3, count);

@@ -17,6 +17,7 @@ struct verdict {
 	uint64_t files;  /* pages of files: programs, libraries, data */
 	uint64_t data;   /* variables of programs and libraries */
 	uint64_t stacks, shared, named, anonymous, own, rest;
+	uint64_t code; /* of the rest: made at run time */
 	uint64_t rss;
 	/* "malloc", "jemalloc": who keeps what is free, where it is one; else NULL */
 	const char *by;

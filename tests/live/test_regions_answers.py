@@ -128,6 +128,7 @@ def test_an_alert_on_a_runtimes_heap_is_met(byteledger):
 def test_a_name_that_no_memory_has_is_refused_and_the_list_is_there(byteledger):
     done = run(byteledger, "-p", os.getpid(), "--alert", "rss:Go haep>50M", code=2)
     assert b"did you mean 'Go heap'?" in done.stderr and b"regions --classes" in done.stderr
+    assert b"did you mean" not in run(byteledger, "-p", os.getpid(), "--alert", "rss:Foo>50M", code=2).stderr
     for known in ("rss:runtime>1T", "rss:heap (brk)>1T", "rss:named/TNC-*>1T", "rss:/var/db/*.sst>1T", "rss:libc.so.6>1T"):
         run(byteledger, "-p", os.getpid(), "--alert", known, "--duration", "0.3s", "-q")
     listed = run(byteledger, "--classes").stdout.decode()
@@ -265,6 +266,22 @@ def test_the_verdict_comes_first_and_adds_up(byteledger):
         everything = run(byteledger, "-p", program.pid, "--all").stdout.decode()
         assert "how it is known" in everything and "below 1 %" not in everything
         assert "below 1 %" in "\n".join(lines)
+
+
+def test_of_what_a_program_maps_itself_it_is_said_that_nothing_is_known(byteledger):
+    code = """
+import mmap, sys
+held = mmap.mmap(-1, 40 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for page in range(0, len(held), 4096): held[page] = 1
+print('ready', flush=True)
+sys.stdin.read()
+"""
+    with Python(code) as program:
+        for command in ("regions", "explain"):
+            said = subprocess.run([byteledger, command, "-p", str(program.pid)], capture_output=True, text=True, check=True, timeout=60).stdout
+            said = " ".join(said.split())
+            assert "The program is known to use " in said and re.search(r"Of (?:[0-9.]+ MiB of heap and )?4[0-9.]+ MiB that it mapped itself it is "
+                                                                      "not known what is in use", said), said[:600]
 
 
 def test_memory_that_nothing_maps_is_told(byteledger):

@@ -92,16 +92,35 @@ static void a_verdict_says_of_which_heap_nothing_is_known(void **state)
 	words.unknown = "40 MiB";
 	buf_clear(&to);
 	words_verdict(&to, &words);
-	assert_string_equal(buf_cstr(&to),
-			    "The program uses 3 MiB of it. Of 40 MiB of heap it is not known what "
-			    "is in use. Of the rest next to nothing is free.");
+	assert_string_equal(
+		buf_cstr(&to),
+		"The program is known to use 3 MiB of it. Of 40 MiB of heap it is not known what "
+		"is in use. Of the rest next to nothing is free.");
+	words.mapped = "5 MiB";
+	buf_clear(&to);
+	words_verdict(&to, &words);
+	assert_string_equal(
+		buf_cstr(&to),
+		"The program is known to use 3 MiB of it. Of 40 MiB of heap and 5 MiB that it "
+		"mapped itself it is not known what is in use. Of the rest next to "
+		"nothing is free.");
+	words.unknown = NULL;
+	buf_clear(&to);
+	words_verdict(&to, &words);
+	assert_string_equal(
+		buf_cstr(&to),
+		"The program is known to use 3 MiB of it. Of 5 MiB that it mapped itself it is not "
+		"known what is in use. Of the rest next to nothing is free.");
+	words.unknown = "40 MiB";
+	words.mapped = NULL;
 	words.free = "2 MiB";
 	buf_clear(&to);
 	words_verdict(&to, &words);
-	assert_string_equal(buf_cstr(&to),
-			    "The program uses 3 MiB of it. Of 40 MiB of heap it is not known what "
-			    "is in use. Of the rest 2 MiB are free, but malloc has not given them "
-			    "back.");
+	assert_string_equal(
+		buf_cstr(&to),
+		"The program is known to use 3 MiB of it. Of 40 MiB of heap it is not known what "
+		"is in use. Of the rest 2 MiB are free, but malloc has not given them "
+		"back.");
 }
 
 int main(void)
