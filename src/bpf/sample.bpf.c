@@ -416,14 +416,14 @@ static UNWIND_INLINE void hit(struct pt_regs *regs, uint64_t cookie)
 {
 	uint32_t number = cookie >> 32 & (WIRE_SAMPLE_FUNCTIONS_MAX - 1);
 	uint64_t *hits = bpf_map_lookup_elem(&sample_hits, &number), *quota, one = 1;
-	uint32_t zero = 0;
+	uint32_t zero = 0, window = sample_window;
 	if (hits)
 		(*hits)++;
 	quota = bpf_map_lookup_elem(&sample_quota, &zero);
 	if (quota && *quota && --*quota == 0)
 		bpf_ringbuf_output(&sample_wake, &one, sizeof(one), BPF_RB_FORCE_WAKEUP);
-	if (sample_window && regs)
-		note_caller(regs, number);
+	if (window && regs)
+		note_caller(regs, number, window);
 }
 
 /*
@@ -544,17 +544,20 @@ static UNWIND_INLINE int take_call(struct pt_regs *regs)
 	return 0;
 }
 
+/* While one kind of link takes the other's place both are there, and the new one waits. */
+volatile uint32_t sample_waits = 0;
+
 SEC("uprobe")
 int sample_call(struct pt_regs *regs)
 {
-	return take_call(regs);
+	return sample_waits == WIRE_SAMPLE_CALL_WAITS ? 0 : take_call(regs);
 }
 
 /* The same by one link of many probes, which is put in and taken out at once. */
 SEC("uprobe")
 int sample_call_multi(struct pt_regs *regs)
 {
-	return take_call(regs);
+	return sample_waits == WIRE_SAMPLE_MULTI_WAITS ? 0 : take_call(regs);
 }
 
 /* --- what is live is followed: entry and return --- */

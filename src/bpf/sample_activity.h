@@ -28,6 +28,8 @@ struct {
 
 #include "bpf/sample_ticks.h"
 
+#define TASK_DEAD 0x80 /* of a thread's states */
+
 /* A piece of time ends in which what runs here called now and then. */
 static UNWIND_INLINE void end_slice(struct wire_sample_activity *a, uint64_t now)
 {
@@ -45,11 +47,11 @@ static UNWIND_INLINE void end_slice(struct wire_sample_activity *a, uint64_t now
 }
 
 /* A thread that called an allocator, and from where. */
-static UNWIND_INLINE void note_caller(struct pt_regs *regs, uint32_t number)
+static UNWIND_INLINE void note_caller(struct pt_regs *regs, uint32_t number, uint32_t window)
 {
 	uint32_t zero = 0, tid = (uint32_t)bpf_get_current_pid_tgid();
 	struct wire_sample_activity *a = bpf_map_lookup_elem(&sample_activity, &zero);
-	struct wire_sample_caller caller = { .window = sample_window }, *known;
+	struct wire_sample_caller caller = { .window = window }, *known;
 	if (!a)
 		return;
 	if (a->window == caller.window) {
@@ -67,15 +69,23 @@ static UNWIND_INLINE void note_caller(struct pt_regs *regs, uint32_t number)
 		return;
 	a->caller = tid;
 	known = bpf_map_lookup_elem(&sample_callers, &tid);
-	if (!known || known->window != caller.window)
+	if (known)
+		caller.ticked = known->ticked;
+	if (!known || known->window != window)
 		bpf_map_update_elem(&sample_callers, &tid, &caller, BPF_ANY);
+}
+
+/* Whether it called in a window of late: pieces of its time tell how often it does. */
+static UNWIND_INLINE int is_caller(const struct wire_sample_caller *caller, uint32_t window)
+{
+	return caller && window - caller->window < WIRE_SAMPLE_CALLER_WINDOWS;
 }
 
 /*
  * The thread that ran here until now, when it leaves the processor (@left), or a window begins or
  * ends.
  */
-static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
+static UNWIND_INLINE void note_run(uint32_t window, int left, uint32_t state)
 {
 	uint32_t zero = 0, pid, tid, own = (uint32_t)bpf_get_current_pid_tgid();
 	struct wire_sample_activity *a = bpf_map_lookup_elem(&sample_activity, &zero);
@@ -91,8 +101,9 @@ static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 	if (own && current_ids(&pid, &tid) == 0 && bpf_map_lookup_elem(&walk_processes, &pid)) {
 		uint64_t ran = now > a->since_ns ? now - a->since_ns : 0, us = ran / 1000 + 1;
 		a->run_ns += ran;
-		end_slice(a, now);
 		caller = bpf_map_lookup_elem(&sample_callers, &own);
+		if (is_caller(caller, window))
+			end_slice(a, now);
 		if (caller && caller->window == window) {
 			a->called_us += us;
 			a->called_squares += (2 * caller->run_us + us) * us;
@@ -106,7 +117,7 @@ static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 				if (a->since_ns > caller->left_ns)
 					a->waited_ns += a->since_ns - caller->left_ns;
 			}
-			caller->waits = left && !sleeps;
+			caller->waits = left && !state;
 			if (caller->waits) {
 				a->waiting++;
 				a->waiting_ns += (int64_t)caller->awake_ns;
@@ -114,6 +125,9 @@ static UNWIND_INLINE void note_run(uint32_t window, int left, int sleeps)
 			} else if (!left) {
 				a->running++;
 				a->running_ns += caller->awake_ns;
+			} else if (state & TASK_DEAD) { /* another one may call in its place */
+				a->ended_us += caller->run_us;
+				a->called_squares -= caller->run_us * caller->run_us;
 			} else {
 				a->sleeps++;
 				caller->awake_ns = 0;
@@ -135,7 +149,7 @@ int sample_switched(uint64_t *ctx)
 {
 	uint32_t window = sample_window;
 	if (window)
-		note_run(window, 1, !ctx[0] && (uint32_t)ctx[3]);
+		note_run(window, 1, ctx[0] ? 0 : (uint32_t)ctx[3]);
 	return 0;
 }
 

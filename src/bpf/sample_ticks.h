@@ -98,13 +98,16 @@ static UNWIND_INLINE int is_in_probe(struct tick_context *ctx)
 SEC("perf_event")
 int sample_tick(struct tick_context *ctx)
 {
-	uint32_t zero = 0, pid, tid;
+	uint32_t zero = 0, pid, tid, own = (uint32_t)bpf_get_current_pid_tgid();
+	struct wire_sample_caller *caller;
 	struct wire_sample_activity *a = bpf_map_lookup_elem(&sample_activity, &zero);
 	if (!a || !sample_window || a->window != sample_window)
 		return 0;
-	if (!(uint32_t)bpf_get_current_pid_tgid() || current_ids(&pid, &tid) < 0 ||
-	    !bpf_map_lookup_elem(&walk_processes, &pid))
+	if (!own || current_ids(&pid, &tid) < 0 || !bpf_map_lookup_elem(&walk_processes, &pid))
 		return 0;
+	caller = bpf_map_lookup_elem(&sample_callers, &own);
+	if (caller)
+		caller->ticked = a->window;
 	if (is_in_probe(ctx))
 		a->probe_ticks++;
 	else

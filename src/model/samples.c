@@ -243,17 +243,22 @@ static double drawn(double raw, double mark, double scale)
 /*
  * What the windows of this epoch differ by, as a variance of its sum: by how much each is off what
  * its weight would have it, of few by as much more as Student's distribution is wider. One alone
- * says nothing of what it stands for.
+ * says nothing of what it stands for beside it: that may be nothing, or as much again as it saw,
+ * or as came in as long a time before. Several say no less than one.
  */
-static double differing(const struct samples *s, const struct sample_spread *spread, double since)
+static double differing(const struct samples *s, const struct sample_spread *spread, double since,
+			double base)
 {
 	double n = s->windows, k = s->scale;
+	double seen = fmax(since, base * s->before);
+	double alone = k > 1 ? seen * seen * (k - 1) * (k - 1) : 0;
 	if (n <= 1 || s->weights <= 0)
-		return k > 1 ? since * since * (k - 1) * (k - 1) : 0;
+		return alone;
 	double mean = since / s->weights, wider = 1 + 5.5 / ((n - 1) * (n - 1));
 	double squares =
 		spread->squares - 2 * mean * spread->crossed + mean * mean * s->weights_squares;
-	return squares > 0 ? n / (n - 1) * squares * k * k * wider * wider : 0;
+	double between = squares > 0 ? n / (n - 1) * squares * k * k * wider * wider : 0;
+	return between < alone ? between : alone;
 }
 
 /*
@@ -261,10 +266,10 @@ static double differing(const struct samples *s, const struct sample_spread *spr
  * draws as well; and of all scales.
  */
 static double error_of(const struct samples *s, const struct sample_spread *spread, double since,
-		       double open_drawn)
+		       double base, double open_drawn)
 {
 	double drawn = spread->drawn + open_drawn;
-	double between = spread->between + differing(s, spread, since);
+	double between = spread->between + differing(s, spread, since, base);
 	double unsure = spread->unsure + (s->scale > 1 ? since * s->scale * s->scale_error : 0);
 	return sqrt((between > drawn ? between : drawn) + unsure * unsure);
 }
@@ -288,9 +293,9 @@ void samples_scale(const struct samples *s, struct sample_row *row)
 		add_scaled(&now->size[i], base->size[i], raw->size[i], mark->size[i], k);
 	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
 		add_scaled(&now->life[i], base->life[i], raw->life[i], mark->life[i], k);
-	now->error_bytes = error_of(s, &row->bytes_spread, raw->bytes - mark->bytes,
+	now->error_bytes = error_of(s, &row->bytes_spread, raw->bytes - mark->bytes, base->bytes,
 				    drawn(raw->error_bytes, mark->error_bytes, k));
-	now->error_count = error_of(s, &row->count_spread, raw->count - mark->count,
+	now->error_count = error_of(s, &row->count_spread, raw->count - mark->count, base->count,
 				    drawn(raw->error_count, mark->error_count, k));
 	now->live_error_bytes = raw->live_error_bytes;
 	now->live_count = now->live_bytes = 0;
@@ -326,10 +331,10 @@ void samples_window(struct samples *s, double weight)
 }
 
 static void end_epoch(const struct samples *s, struct sample_spread *spread, double raw,
-		      double mark, double drew)
+		      double mark, double base, double drew)
 {
 	spread->drawn += drew;
-	spread->between += differing(s, spread, raw - mark);
+	spread->between += differing(s, spread, raw - mark, base);
 	if (s->scale > 1)
 		spread->unsure += (raw - mark) * s->scale * s->scale_error;
 	spread->seen = raw;
@@ -347,14 +352,14 @@ int samples_epoch(struct samples *s, struct err *err)
 		if (!row->base || !row->mark)
 			return err_set(err, -ENOMEM, "cannot keep samples");
 		samples_scale(s, row);
-		end_epoch(s, &row->bytes_spread, row->raw.bytes, row->mark->bytes,
+		end_epoch(s, &row->bytes_spread, row->raw.bytes, row->mark->bytes, row->base->bytes,
 			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->scale));
-		end_epoch(s, &row->count_spread, row->raw.count, row->mark->count,
+		end_epoch(s, &row->count_spread, row->raw.count, row->mark->count, row->base->count,
 			  drawn(row->raw.error_count, row->mark->error_count, s->scale));
 		*row->base = row->now;
 		*row->mark = row->raw;
 	}
-	s->windows = s->weights = s->weights_squares = 0;
+	s->windows = s->weights = s->weights_squares = s->before = 0;
 	return 0;
 }
 

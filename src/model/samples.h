@@ -162,7 +162,8 @@ struct samples {
 	double scale_error; /* relative; of many scales wrong alike */
 	/* windows of this epoch: how many, their weights, the squares of these */
 	double windows, weights, weights_squares;
-	double duty; /* share of the time in which allocations are seen; 1 = always */
+	double before; /* for how long they were open, of the time before them */
+	double duty;   /* share of the time in which allocations are seen; 1 = always */
 	/* what was spent beyond the budget at most; it is earned back before more is spent */
 	double overdrawn_ns;
 	char governed[256]; /* what was done to keep to the budget; "" = nothing */

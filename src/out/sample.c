@@ -21,9 +21,34 @@ uint64_t sample_whole(double value)
 	return value < 0 ? 0 : value > 1.8e19 ? UINT64_MAX : (uint64_t)llround(value);
 }
 
+/* The variance of a sum over rows, and what one of its samples stands for, weighed by that. */
+struct spread {
+	double variance, weighed;
+};
+
+static void add_spread(struct spread *to, double variance, double sum)
+{
+	if (variance <= 0 || sum <= 0)
+		return;
+	to->variance += variance;
+	to->weighed += variance * variance / sum;
+}
+
+/*
+ * Few samples say little of how many there would be on average: by n of them, that is up to
+ * n + sqrt(n + 3/4) + 1 with the certainty of a standard error (Gehrels 1986).
+ */
+static double error_of(const struct spread *spread, double unsure)
+{
+	double v = spread->variance, one = v > 0 ? spread->weighed / v : 0;
+	double drawn = sqrt(v + 0.75 * one * one) + one;
+	return sqrt(drawn * drawn + unsure * unsure);
+}
+
 void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *sums)
 {
-	double bytes = 0, count = 0, live = 0, unsure_bytes = 0, unsure_count = 0;
+	struct spread bytes = { 0 }, count = { 0 }, live = { 0 };
+	double unsure_bytes = 0, unsure_count = 0;
 	memset(sums, 0, sizeof(*sums));
 	for (size_t i = 0; i < s->row_count; i++) {
 		const struct sample_row *row = &s->rows[i];
@@ -43,20 +68,22 @@ void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *s
 		samples_unsure(s, row, &alike_bytes, &alike_count);
 		unsure_bytes += alike_bytes;
 		unsure_count += alike_count;
-		bytes += f->error_bytes * f->error_bytes - alike_bytes * alike_bytes;
-		count += f->error_count * f->error_count - alike_count * alike_count;
-		live += f->live_error_bytes * f->live_error_bytes;
+		add_spread(&bytes, f->error_bytes * f->error_bytes - alike_bytes * alike_bytes,
+			   f->bytes);
+		add_spread(&count, f->error_count * f->error_count - alike_count * alike_count,
+			   f->count);
+		add_spread(&live, f->live_error_bytes * f->live_error_bytes, f->live_bytes);
 		for (unsigned k = 0; k < SAMPLES_SIZES; k++)
 			sums->size[k] += f->size[k];
 	}
-	sums->error_bytes = sqrt((bytes > 0 ? bytes : 0) + unsure_bytes * unsure_bytes);
-	sums->error_count = sqrt((count > 0 ? count : 0) + unsure_count * unsure_count);
+	sums->error_bytes = error_of(&bytes, unsure_bytes);
+	sums->error_count = error_of(&count, unsure_count);
 	/* where windows were over before one was taken, calls are known of and nothing else */
 	if (!sums->taken && s->duty < 1 && s->duty > 0 && s->hits) {
 		sums->error_count = (double)s->hits / s->duty;
 		sums->error_bytes = sums->error_count * sqrt((double)s->sample_bytes);
 	}
-	sums->live_error_bytes = sqrt(live);
+	sums->live_error_bytes = error_of(&live, 0);
 }
 
 void sample_shared(const struct samples *s, uint8_t shared[SAMPLE_NUMBERS])

@@ -47,6 +47,7 @@ struct sample_life {
 	struct sampler_governor governor;
 	struct sample_record *record; /* NULL: none */
 	int nop5_tried, nop5_safe;
+	int of_hook; /* samples are an allocator's own */
 	double tick_ns;
 	unsigned over; /* seconds over the budget, in a row */
 	struct sample_target targets[SAMPLE_PROCESSES_MAX];
@@ -163,6 +164,7 @@ static int attach_found(struct sample_life *l, uint32_t pid, struct sampler_func
 			rc = may_probe_nop5(l, functions->all[i].name, err);
 	if (!rc && functions->hook_bytes && a_samples_by_bytes(l)) {
 		l->samples->sample_bytes = functions->hook_bytes;
+		l->governor.of_hook = l->of_hook = 1;
 		rc = sampler_set_bytes(l->sampler, functions->hook_bytes, err);
 	}
 	note_tier(l, pid, functions, is_first);
@@ -272,7 +274,8 @@ static int start(struct sample_life *l, struct err *err)
 						 .tick_ns = l->tick_ns,
 						 .cpu_ns = used_cpu_ns,
 						 .cpu_ctx = l,
-						 .sample_bytes = l->samples->sample_bytes };
+						 .sample_bytes = l->samples->sample_bytes,
+						 .of_hook = l->of_hook };
 	return sampler_governor_init(&l->governor, l->samples->start_ns, err);
 }
 

@@ -161,6 +161,11 @@ void sampler_pause(struct sampler *sampler);
  */
 int sampler_resume(struct sampler *sampler, int lasting, struct err *err);
 /**
+ * sampler_keep() - those that are in for a window are to stay: links change, and no call is missed
+ * meanwhile. Negative: nothing has changed; pause and resume them instead.
+ */
+int sampler_keep(struct sampler *sampler);
+/**
  * sampler_quota() - once a CPU has seen so many calls sampler_wake_fd() is readable; 0: never.
  * sampler_woken() reads it empty, and says whether it was not.
  */
@@ -176,12 +181,18 @@ void sampler_switch(struct sampler *sampler, int on);
 struct sampler_activity {
 	double run_ns; /* on all processors */
 	double sleeps; /* of threads that call allocators: all that there was to do was done then */
-	double callers;    /* such threads */
+	double callers;    /* such threads, but for those that ended */
+	double ended_ns;   /* that these ran */
 	double pending;    /* of them, at work or made to wait when it ended */
 	double waited_ns;  /* that they were made to wait for a processor, and went on */
 	double pending_ns; /* for how long they had been by then, added up */
 	/* of a clock that ran with them: those that met them at work of their own, and in probes */
 	double own_ticks, probe_ticks;
+	/*
+	 * CPU time: of threads that call; of them, those with a clock, and those that are known
+	 * from the window before; of all with a clock, and of those that are known, calling or not
+	 */
+	double called_run_ns, covered_ns, known_called_ns, ticked_ns, known_run_ns;
 	struct {
 		double hits, run_ns;
 	} slice[WIRE_SAMPLE_SLICES]; /* pieces of about a millisecond, by how often they called */
@@ -198,6 +209,13 @@ void sampler_ticks_begin(struct sampler *sampler, uint64_t period_ns);
 int sampler_activity_begin(struct sampler *sampler);
 int sampler_activity_take(struct sampler *sampler, struct sampler_activity *activity);
 void sampler_activity_end(struct sampler *sampler);
+/**
+ * sampler_callers_mark() - a time without probes begins. sampler_callers_used() - CPU time that the
+ * threads that called most in the last window have used since; those that ended are forgotten.
+ * Negative: none is known.
+ */
+void sampler_callers_mark(struct sampler *sampler);
+double sampler_callers_used(struct sampler *sampler);
 /** sampler_set_bytes() - one sample for so many from now on; what was taken keeps its weight. */
 int sampler_set_bytes(struct sampler *sampler, uint64_t sample_bytes, struct err *err);
 /** sampler_functions_each() - those that are attached, by process. */

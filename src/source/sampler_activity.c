@@ -4,6 +4,7 @@
  * how often they have nothing to do.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -42,72 +43,150 @@ static void add_ticks(struct sampler *s, pid_t tid, uint64_t period_ns)
 	    ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(s->skeleton->progs.sample_tick)) < 0)
 		close(fd);
 	else if (fd >= 0)
-		s->ticks[s->tick_count++] = fd;
+		s->ticks[s->tick_count++] = (struct sampler_tick){ fd, (uint32_t)tid };
 }
 
 static void switch_ticks(struct sampler *s, unsigned long what)
 {
 	for (unsigned i = 0; i < s->tick_count; i++)
-		ioctl(s->ticks[i], what, 0);
+		ioctl(s->ticks[i].fd, what, 0);
 }
 
 static void end_ticks(struct sampler *s)
 {
 	while (s->tick_count)
-		close(s->ticks[--s->tick_count]);
+		close(s->ticks[--s->tick_count].fd);
 }
 
 void sampler_ticks_begin(struct sampler *s, uint64_t period_ns)
 {
 	end_ticks(s);
-	/*
-	 * numbers of threads are the first namespace's; who is in another one knows those of
-	 * processes alone
-	 */
-	if (!s->skeleton->rodata->sample_pidns_ino)
-		for (unsigned i = 0; i < s->caller_count; i++)
-			add_ticks(s, (pid_t)s->callers[i], period_ns);
+	for (unsigned i = 0; i < s->callers.count; i++)
+		add_ticks(s, (pid_t)s->callers.all[i].tid, period_ns);
 	for (size_t i = 0; i < s->set_count && s->tick_count < SAMPLER_TICKS_MAX; i++) {
 		int known = !s->sets[i].pid;
-		for (unsigned k = 0; !known && k < s->caller_count; k++)
-			known = s->callers[k] == s->sets[i].pid;
+		for (unsigned k = 0; !known && k < s->callers.count; k++)
+			known = s->callers.all[k].tid == s->sets[i].pid;
 		if (!known)
 			add_ticks(s, (pid_t)s->sets[i].pid, period_ns);
 	}
 }
 
-struct busy_caller {
-	uint32_t tid;
-	uint64_t run_us;
-};
-
-static int busiest_first(const void *a, const void *b)
+void sampler_busy_add(struct sampler_busy *busy, uint32_t tid, uint64_t run_us)
 {
-	const struct busy_caller *x = a, *y = b;
-	return (x->run_us < y->run_us) - (x->run_us > y->run_us);
+	unsigned least = 0;
+	if (busy->count < SAMPLER_TICKS_MAX) {
+		busy->all[busy->count++] = (struct sampler_busy_thread){ tid, run_us, 0 };
+		return;
+	}
+	for (unsigned i = 1; i < busy->count; i++)
+		if (busy->all[i].run_us < busy->all[least].run_us)
+			least = i;
+	if (run_us > busy->all[least].run_us)
+		busy->all[least] = (struct sampler_busy_thread){ tid, run_us, 0 };
+}
+
+/* CPU time that a thread has used in all its life; 0: it is gone. */
+static uint64_t cpu_of(uint32_t tid)
+{
+	char path[64];
+	unsigned long long ns = 0;
+	snprintf(path, sizeof(path), "/proc/%u/schedstat", tid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu", &ns) != 1)
+		ns = 0;
+	fclose(file);
+	return ns;
+}
+
+void sampler_callers_mark(struct sampler *s)
+{
+	for (unsigned i = 0; i < s->callers.count; i++)
+		s->callers.all[i].cpu_ns = cpu_of(s->callers.all[i].tid);
+}
+
+double sampler_callers_used(struct sampler *s)
+{
+	double used = 0;
+	unsigned left = 0;
+	for (unsigned i = 0; i < s->callers.count; i++) {
+		struct sampler_busy_thread *t = &s->callers.all[i];
+		uint64_t now = t->cpu_ns ? cpu_of(t->tid) : 0;
+		if (!now || now < t->cpu_ns)
+			continue;
+		used += (double)(now - t->cpu_ns);
+		s->callers.all[left++] = *t;
+	}
+	s->callers.count = left;
+	return left ? used : -1;
+}
+
+static int is_known(const struct sampler *s, uint32_t tid)
+{
+	for (unsigned i = 0; i < s->callers.count; i++)
+		if (s->callers.all[i].tid == tid)
+			return 1;
+	return 0;
+}
+
+/* How long threads with a clock ran in the window, which the clock has counted as well. */
+static void note_clocks(struct sampler *s, struct sampler_activity *to)
+{
+	for (unsigned i = 0; i < s->tick_count; i++) {
+		uint64_t ns = 0;
+		if (read(s->ticks[i].fd, &ns, sizeof(ns)) != (ssize_t)sizeof(ns))
+			continue;
+		to->ticked_ns += (double)ns;
+		if (is_known(s, s->ticks[i].tid))
+			to->known_run_ns += (double)ns;
+	}
+}
+
+static int has_clock(const struct sampler *s, uint32_t tid)
+{
+	for (unsigned i = 0; i < s->tick_count; i++)
+		if (s->ticks[i].tid == tid)
+			return 1;
+	return 0;
 }
 
 /*
- * Who called in the window that ends, those that ran for longest; as many as there may be clocks.
+ * Who called in the window that ends, and how much of their time had a clock; those that ran for
+ * longest are known in the next one, as many as there may be clocks.
  */
-static void note_callers(struct sampler *s)
+static void note_callers(struct sampler *s, struct sampler_activity *to)
 {
-	int fd = bpf_map__fd(s->skeleton->maps.sample_callers);
-	uint32_t keys[CALLERS_BATCH], at = 0, count = CALLERS_BATCH;
+	int fd = bpf_map__fd(s->skeleton->maps.sample_callers), rc;
+	uint32_t keys[CALLERS_BATCH], at = 0, count;
 	struct wire_sample_caller values[CALLERS_BATCH];
-	struct busy_caller busy[CALLERS_BATCH];
-	unsigned found = 0;
-	if (bpf_map_lookup_batch(fd, NULL, &at, keys, values, &count, NULL) < 0 && errno != ENOENT)
-		return;
-	for (uint32_t i = 0; i < count; i++)
-		if (values[i].window == s->window)
-			busy[found++] = (struct busy_caller){ keys[i], values[i].run_us };
-	if (!found) /* none had time to: those of the window before are not forgotten */
-		return;
-	qsort(busy, found, sizeof(*busy), busiest_first);
-	s->caller_count = found < SAMPLER_TICKS_MAX ? found : SAMPLER_TICKS_MAX;
-	for (unsigned i = 0; i < s->caller_count; i++)
-		s->callers[i] = busy[i].tid;
+	/*
+	 * numbers of threads are the first namespace's; who is in another one knows those of
+	 * processes alone
+	 */
+	int are_ours = !s->skeleton->rodata->sample_pidns_ino, first = 1;
+	struct sampler_busy busy = { 0 };
+	do {
+		count = CALLERS_BATCH;
+		rc = bpf_map_lookup_batch(fd, first ? NULL : &at, &at, keys, values, &count, NULL);
+		if (rc < 0 && errno != ENOENT)
+			return;
+		first = 0;
+		for (uint32_t i = 0; i < count; i++) {
+			double run_ns = (double)values[i].run_us * 1000;
+			if (values[i].window != s->window)
+				continue;
+			if (values[i].ticked == s->window || (are_ours && has_clock(s, keys[i])))
+				to->covered_ns += run_ns;
+			if (are_ours && is_known(s, keys[i]))
+				to->known_called_ns += run_ns;
+			if (are_ours)
+				sampler_busy_add(&busy, keys[i], values[i].run_us);
+		}
+	} while (rc == 0);
+	if (busy.count) /* else none had time to: those of the window before are not forgotten */
+		s->callers = busy;
 }
 
 /* CPU time of a loop that does nothing. */
@@ -174,7 +253,7 @@ int sampler_activity_take(struct sampler *s, struct sampler_activity *to)
 	struct wire_sample_activity *all = cpus > 0 ? calloc((size_t)cpus, sizeof(*all)) : NULL;
 	uint32_t zero = 0;
 	int rc = all ? 0 : -ENOMEM;
-	double called_us = 0, squares = 0, now_ns = (double)clock_ns(CLOCK_MONOTONIC);
+	double called_us = 0, squares = 0, left_us, now_ns = (double)clock_ns(CLOCK_MONOTONIC);
 	memset(to, 0, sizeof(*to));
 	switch_ticks(s, PERF_EVENT_IOC_DISABLE);
 	if (!s->switches)
@@ -199,19 +278,24 @@ int sampler_activity_take(struct sampler *s, struct sampler_activity *to)
 		to->waited_ns += (double)all[cpu].waited_ns;
 		double pending = (double)all[cpu].waiting + (double)all[cpu].running;
 		called_us += (double)all[cpu].called_us;
+		to->ended_ns += (double)all[cpu].ended_us * 1000;
 		squares += (double)all[cpu].called_squares;
 		to->pending += pending;
 		to->pending_ns += pending * now_ns - (double)all[cpu].waiting_ns -
 				  (double)all[cpu].running_ns;
 	}
-	to->callers = squares > 0 ? called_us * called_us / squares : 0;
+	to->called_run_ns = called_us * 1000;
+	left_us = called_us - to->ended_ns / 1000;
+	to->callers = squares > 0 ? left_us * left_us / squares : 0;
 	if (to->pending < 0)
 		to->pending = 0;
 	if (to->pending_ns < 0)
 		to->pending_ns = 0;
 	free(all);
-	if (!rc)
-		note_callers(s);
+	if (!rc) {
+		note_clocks(s, to);
+		note_callers(s, to);
+	}
 	return rc;
 }
 

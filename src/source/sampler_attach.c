@@ -393,13 +393,9 @@ void sampler_hold(struct sampler *s)
 	s->held = s->windows = 1;
 }
 
-int sampler_resume(struct sampler *s, int lasting, struct err *err)
+static int attach_sets(struct sampler *s, struct err *err)
 {
 	int rc = 0;
-	s->windows = s->hurries = !lasting;
-	s->held = 0;
-	if (s->hurries)
-		hurry(1);
 	for (size_t i = 0; i < s->set_count; i++) {
 		struct err gone = { 0 };
 		/* one that has ended meanwhile is no reason to leave the others */
@@ -408,6 +404,69 @@ int sampler_resume(struct sampler *s, int lasting, struct err *err)
 			rc = err_set(err, one, "%s", gone.msg);
 	}
 	return rc;
+}
+
+int sampler_resume(struct sampler *s, int lasting, struct err *err)
+{
+	s->windows = s->hurries = !lasting;
+	s->held = 0;
+	if (s->hurries)
+		hurry(1);
+	return attach_sets(s, err);
+}
+
+static int has_usdt(const struct sampler *s)
+{
+	for (size_t i = 0; i < s->set_count; i++)
+		for (size_t k = 0; k < s->sets[i].functions.count; k++)
+			if (s->sets[i].functions.all[k].is_usdt)
+				return 1;
+	return 0;
+}
+
+static void let_wait(struct sampler *s, uint32_t which)
+{
+	__atomic_store_n(&s->skeleton->bss->sample_waits, which, __ATOMIC_SEQ_CST);
+}
+
+/* New ones take the place of those that are there. */
+static int exchange_links(struct sampler *s)
+{
+	struct err err = { 0 };
+	uint32_t old = s->link_count, added;
+	let_wait(s, WIRE_SAMPLE_CALL_WAITS);
+	s->windows = 0;
+	int rc = attach_sets(s, &err);
+	added = s->link_count - old;
+	struct sampler_link *kept = rc < 0 ? NULL : calloc(added ? added : 1, sizeof(*kept));
+	if (!kept) {
+		end_links(s, old);
+		s->windows = 1;
+		let_wait(s, 0);
+		return rc < 0 ? rc : -ENOMEM;
+	}
+	let_wait(s, WIRE_SAMPLE_MULTI_WAITS);
+	memcpy(kept, s->links + old, added * sizeof(*kept));
+	s->link_count = old;
+	end_side_by_side(s, 0);
+	memcpy(s->links, kept, added * sizeof(*kept));
+	s->link_count = added;
+	free(kept);
+	let_wait(s, 0);
+	return 0;
+}
+
+int sampler_keep(struct sampler *s)
+{
+	if (s->held || !s->windows || s->opt.track || has_usdt(s))
+		return -ENOTSUP;
+	int rc = s->multi ? exchange_links(s) : 0;
+	if (rc < 0)
+		return rc;
+	if (s->hurries)
+		hurry(0);
+	s->windows = s->hurries = 0;
+	return 0;
 }
 
 int sampler_functions_each(const struct sampler *s,

@@ -33,6 +33,7 @@ struct sampler_governor {
 	int only_measure; /* nothing is ever left out: frees have to be seen */
 	int of_kernel;    /* tracepoints, whose price is our programs' alone */
 	uint64_t sample_bytes;
+	int of_hook;                   /* it is what an allocator itself keeps to */
 	uint64_t (*cpu_ns)(void *ctx); /* what the processes have used so far */
 	void *cpu_ctx;
 	double fraction;   /* of a CPU, at the last look */
@@ -46,16 +47,18 @@ struct sampler_governor {
 		dearer; /* what it costs on functions of ours, and how many times as much here */
 	double ticks,
 		ticked_ns; /* of the clock in windows: not counted yet, and what they cost so far */
+	double every;      /* bytes a sample, of late */
 	int stays;         /* the window that is open was begun to stay */
 	double entry_ns,
 		edge_ns; /* what the last window cost while its probes went in; and out, too */
 	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
-	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns;
+	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns, epoch_hits;
 	struct sampler_window window; /* that is open, or comes next */
 	struct sampler_pace pace;
 	struct sampler_paced stay; /* of probes that stay in */
 	double span_ns;            /* of this epoch's windows and the gaps before them */
-	double late_on_ns, late_probes_ns;
+	/* of windows of late: sums, and what probes took of a CPU at most in one of them */
+	double late_on_ns, late_probes_ns, late_windows, late_most;
 	double longest_ns; /* that a window may be */
 	double unseen_ns;  /* at the end, after sampler_governor_end() */
 	uint64_t on_ns;    /* with probes, so far */

@@ -20,7 +20,8 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 	100000000ull /* the kernel's clock of BPF programs costs as much as they do: for a moment */
 #define STATS_EVERY_NS 10000000000ull
 #define MEAN_GUESS 200     /* bytes of a call, before any is known */
-#define SAMPLES_SHARE 0.05 /* of the calls in a window, at most */
+#define SAMPLES_SHARE 0.05 /* of the calls, where less would be asked for */
+#define SAME_BYTES 1.2     /* the chances are not changed for less */
 /*
  * Over any five seconds no more than the budget: the purse holds what it earns in 0.6 s, and earns
  * a bit less than the budget.
@@ -154,28 +155,42 @@ static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 	struct sampler_paced paced = g->stays ? g->stay : sampler_paced(&g->pace);
 	s->scale_error = paced.error;
 	s->scale = span_ns / on_ns / paced.pace;
+	double past_ns = (double)(now_ns - g->began_ns) - span_ns;
+	s->before = past_ns > on_ns ? on_ns / past_ns : 0;
+	/* probes that stayed in held nobody up but at the last, when they had to go */
+	if (g->stays && !g->had_gap && g->epoch_hits > 0) {
+		double held = g->window.hits / g->epoch_hits;
+		s->scale = 1 + held * (1 / paced.pace - 1);
+		s->scale_error = paced.error * held / paced.pace / s->scale;
+	}
 	if (s->scale < 1)
 		s->scale = 1;
 }
 
 /*
- * One sample for so many bytes: as asked for, or in a window, which stands for much, as many of its
- * calls as may be.
+ * One sample for so many bytes: as asked for, or, where that is more, as many of the calls as cost
+ * little beside their probes. A window stands for much; and where calls are few enough for probes
+ * to stay in, what is asked for may take one of hundreds, which is too few of them to count by.
  */
-static int set_bytes(struct sampler_governor *g, int windowed, struct err *err)
+static int set_bytes(struct sampler_governor *g, struct err *err)
 {
 	struct samples *s = g->samples;
 	double bytes = 0, count = 0, every = (double)g->sample_bytes;
-	if (g->sample_bytes <= 1 || s->sample_every)
+	if (g->sample_bytes <= 1 || s->sample_every || g->of_hook)
 		return 0;
 	for (size_t i = 0; i < s->row_count; i++) {
 		bytes += s->rows[i].now.bytes;
 		count += s->rows[i].now.count;
 	}
 	double share = (count > 0 ? bytes / count : MEAN_GUESS) / SAMPLES_SHARE;
-	if (windowed && share < every)
+	if (share < every)
 		every = share;
-	return sampler_set_bytes(g->sampler, (uint64_t)(every < 2 ? 2 : every), err);
+	if (every < 2)
+		every = 2;
+	if (every < g->every * SAME_BYTES && every * SAME_BYTES > g->every)
+		return 0;
+	g->every = every;
+	return sampler_set_bytes(g->sampler, (uint64_t)every, err);
 }
 
 /* What was seen until now keeps its scale; windows from here on have another one. */
@@ -188,7 +203,7 @@ static int settle(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	if (!g->stays)
 		sampler_pace_begin(&g->pace);
 	g->samples->scale = 1;
-	g->epoch_on_ns = g->span_ns = 0;
+	g->epoch_on_ns = g->epoch_hits = g->span_ns = 0;
 	return rc;
 }
 
@@ -203,14 +218,17 @@ static int end_epoch(struct sampler_governor *g, uint64_t now_ns, struct err *er
 
 /*
  * A window ends that stands for the gap before it. Many share a scale: what each tells of the
- * processes' pace is little. They weigh by how long the processes ran.
+ * processes' pace is little. They weigh by how long the threads ran that call.
  */
 static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
 	int rc = sampler_read(g->sampler, g->samples, err);
 	if (rc < 0)
 		return rc;
-	samples_window(g->samples, g->window.run_ns);
+	const struct sampler_window *w = &g->window;
+	samples_window(g->samples, w->knows_callers && w->known_run_ns > 0 ? w->known_run_ns
+				   : w->called_run_ns > 0                  ? w->called_run_ns
+									   : w->run_ns);
 	g->span_ns += (double)(now_ns - g->epoch_ns);
 	g->epoch_ns = now_ns;
 	return g->samples->windows >= SHARED_MAX ? settle(g, now_ns, err) : 0;
@@ -248,17 +266,23 @@ static int set_quota(struct sampler_governor *g, struct err *err)
 	return sampler_quota(g->sampler, calls > 1 ? (uint64_t)calls : 1, err);
 }
 
-/* What probes took of a CPU while they were in, in windows of late. */
+/* What probes took of a CPU while they were in, in windows of late; and a window of them. */
 static double probes_rate(const struct sampler_governor *g)
 {
 	return g->late_on_ns > 0 ? g->dearer * g->late_probes_ns / g->late_on_ns : 0;
+}
+
+static double window_price(const struct sampler_governor *g)
+{
+	return g->late_windows > 0 ? g->dearer * g->late_probes_ns / g->late_windows : 0;
 }
 
 /* The clock's ticks may cost a share of what a window may. */
 static uint64_t tick_period(const struct sampler_governor *g, double length_ns)
 {
 	const struct sampler_pace *p = &g->pace;
-	double run_ns = p->on_ns > 0 ? length_ns * p->run_ns / p->on_ns : length_ns;
+	double run_ns =
+		p->on_ns > 0 && p->ticked_ns > 0 ? length_ns * p->ticked_ns / p->on_ns : length_ns;
 	double ticks = g->tick_ns > 0 ? TICKS_SHARE * PLANNED * purse_full(g) / g->tick_ns : 1;
 	double period_ns = ticks > 0 ? run_ns / ticks : run_ns;
 	if (period_ns < 8 * g->tick_ns)
@@ -273,10 +297,11 @@ static double planned_ns(const struct sampler_governor *g)
 	if (!g->on_ns)
 		return plan < FIRST_NS ? plan : FIRST_NS;
 	/*
-	 * by all windows, not by the last: what one happens to see must not say how long the next
-	 * one looks
+	 * by the most that windows of late saw: one that calls for a while and not for a while
+	 * would be looked at for long in the latter and briefly in the former, as its window ends
+	 * when that has cost what it may; and be told to call less than it does
 	 */
-	double rate = probes_rate(g);
+	double rate = g->dearer * g->late_most;
 	double length = rate > 0 ? plan / rate : WINDOW_MAX_NS;
 	return length < WINDOW_MIN_NS   ? WINDOW_MIN_NS
 	       : length > g->longest_ns ? g->longest_ns
@@ -290,8 +315,10 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	if (g->had_gap && now_ns > g->gap_ns) {
 		g->window.off_ns = (double)(now_ns - g->gap_ns);
 		g->window.off_run_ns = (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
+		g->window.known_off_ns = sampler_callers_used(g->sampler);
+		g->window.knows_callers = g->window.known_off_ns >= 0;
 	}
-	int rc = set_bytes(g, !g->lasting, err);
+	int rc = set_bytes(g, err);
 	double before = g->hits;
 	if (!rc && g->lasting && g->samples->windows > 0)
 		rc = settle(g, now_ns, err);
@@ -335,6 +362,7 @@ static void note_window(struct sampler_governor *g, uint64_t now_ns)
 		g->window.run_ns = cpu - g->window_cpu_ns;
 	g->on_ns += now_ns - g->since_ns;
 	g->epoch_on_ns += length;
+	g->epoch_hits += hits;
 	g->since_ns = now_ns;
 	g->window_hits = g->hits;
 	g->window_cpu_ns = cpu;
@@ -351,6 +379,7 @@ static void pace_window(struct sampler_governor *g)
 	if (g->window.sleeps_known && sampler_activity_take(g->sampler, &did) == 0) {
 		g->window.run_ns = did.run_ns;
 		g->window.callers = did.callers;
+		g->window.ended_ns = did.ended_ns;
 		g->window.sleeps = did.sleeps;
 		g->window.pending_ns = did.pending_ns;
 		g->window.waited_ns = did.waited_ns;
@@ -358,6 +387,11 @@ static void pace_window(struct sampler_governor *g)
 		g->window.own_ticks = did.own_ticks;
 		g->window.probe_ticks = did.probe_ticks;
 		g->window.tick_ns = g->tick_ns;
+		g->window.called_run_ns = did.called_run_ns;
+		g->window.covered_ns = did.covered_ns;
+		g->window.known_called_ns = did.known_called_ns;
+		g->window.ticked_ns = did.ticked_ns;
+		g->window.known_run_ns = did.known_run_ns;
 		for (unsigned i = 0; i < SAMPLER_SLICES; i++)
 			g->window.slice[i] =
 				(struct sampler_slice){ did.slice[i].hits, did.slice[i].run_ns };
@@ -371,17 +405,17 @@ static void adapt_length(struct sampler_governor *g)
 {
 	/* probes that stay in hold nobody up, unless they have to go because of that */
 	g->stay = (struct sampler_paced){ .pace = 1 };
-	if (g->stays && !g->lasting) {
-		struct sampler_pace one = { .dearer = g->pace.dearer,
-					    .dearer_error = g->pace.dearer_error };
-		sampler_pace_add(&one, &g->window);
-		g->stay = sampler_paced(&one);
-	}
+	if (g->stays && !g->lasting)
+		g->stay = sampler_paced_in(&g->window, g->dearer);
 	if (g->stays)
 		return;
 	sampler_pace_add(&g->pace, &g->window);
 	g->late_on_ns = g->late_on_ns * LATE + g->window.on_ns;
 	g->late_probes_ns = g->late_probes_ns * LATE + g->window.hits * g->window.price_ns;
+	g->late_windows = g->late_windows * LATE + 1;
+	double rate =
+		g->window.on_ns > 0 ? g->window.hits * g->window.price_ns / g->window.on_ns : 0;
+	g->late_most = rate > g->late_most * LATE ? rate : g->late_most * LATE;
 	double length = g->window.on_ns < g->longest_ns ? g->window.on_ns : g->longest_ns;
 	struct sampler_paced paced = sampler_paced(&g->pace);
 	g->dearer = paced.dearer < DEARER_MIN   ? DEARER_MIN
@@ -424,11 +458,15 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	g->had_gap = 1;
 	g->gap_ns = clock_ns(CLOCK_MONOTONIC);
 	g->gap_cpu_ns = (double)g->cpu_ns(g->cpu_ctx);
+	sampler_callers_mark(g->sampler);
 	/*
 	 * when the purse has recovered, and some time more: nothing that comes in step is always or
 	 * never seen
 	 */
 	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse_ns;
+	/* nor is what calls little looked at the more often because that costs less */
+	if (lacks < window_price(g))
+		lacks = window_price(g);
 	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
 	g->until_ns = g->gap_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
 	return rc;
@@ -457,6 +495,29 @@ static void say(struct sampler_governor *g, uint64_t now_ns)
 			 "taken to be like those before",
 			 len ? "; " : "", g->unseen_ns / 1e9);
 	}
+}
+
+/* A window whose probes stay in: what was seen in it is told as that of any other. */
+static int keep_probes(struct sampler_governor *g, struct err *err)
+{
+	pace_window(g);
+	sampler_activity_end(g->sampler);
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int rc = look(g, now_ns, err);
+	if (rc < 0)
+		return rc;
+	note_window(g, now_ns);
+	adapt_length(g);
+	if (g->had_gap)
+		rc = close_window(g, now_ns, err);
+	if (rc >= 0)
+		rc = end_epoch(g, now_ns, err);
+	if (rc < 0)
+		return rc;
+	g->stays = 1;
+	g->stay = (struct sampler_paced){ .pace = 1 };
+	g->until_ns = now_ns + GLANCE_NS;
+	return set_quota(g, err);
 }
 
 /* Probes are in, and a window's time is over or its calls are. */
@@ -489,12 +550,16 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	}
 	if (!g->lasting) { /* cheap enough to stay, by links that forked children do not pay for */
 		g->lasting = 1;
+		if (sampler_keep(g->sampler) == 0)
+			return keep_probes(g, err);
 		return end_window(g, err);
 	}
 	note_window(g, now_ns);
 	if (g->had_gap && (rc = close_window(g, now_ns, err)) >= 0)
 		rc = end_epoch(g, now_ns, err);
 	g->until_ns = now_ns + GLANCE_NS;
+	if (rc >= 0)
+		rc = set_bytes(g, err);
 	return rc < 0 ? rc : set_quota(g, err);
 }
 
@@ -530,17 +595,22 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 	if (!is_kept(g))
 		return 0;
 	if (gone) {
-		if (g->on)
+		if (g->on) {
+			pace_window(g);
 			rc = look(g, now_ns, err);
+		}
 		if (!rc && g->on) {
 			note_window(g, now_ns);
+			adapt_length(g);
 			rc = g->had_gap ? close_window(g, now_ns, err) : 0;
 		}
 		g->on = g->on && !g->had_gap;
 		if (!rc)
 			rc = settle(g, now_ns, err);
-		if (!rc && now_ns > g->epoch_ns && g->had_gap)
+		if (!rc && now_ns > g->epoch_ns && g->had_gap) {
+			g->unseen_ns = (double)(now_ns - g->epoch_ns);
 			go_on(g, now_ns);
+		}
 		say(g, now_ns);
 		return rc;
 	}

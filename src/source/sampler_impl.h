@@ -18,6 +18,18 @@ struct ring_buffer;
 
 #define SAMPLER_TICKS_MAX 32
 
+/** struct sampler_busy - the threads that ran most, of all that are added; in no order. */
+struct sampler_busy {
+	struct sampler_busy_thread {
+		uint32_t tid;
+		uint64_t run_us;
+		uint64_t cpu_ns; /* of all its life, when it was looked at; 0: it is gone */
+	} all[SAMPLER_TICKS_MAX];
+	unsigned count;
+};
+/** sampler_busy_add() - Pure. */
+void sampler_busy_add(struct sampler_busy *busy, uint32_t tid, uint64_t run_us);
+
 /** One probe or one link of several: a descriptor, or libbpf's own. */
 struct sampler_link {
 	struct bpf_link *link;
@@ -41,10 +53,12 @@ struct sampler {
 	int hurries;                       /* before all others, until the window is over */
 	struct bpf_link *switches;         /* what the processes do in windows is watched by it */
 	uint32_t window;                   /* number of the last one */
-	int ticks[SAMPLER_TICKS_MAX];      /* clocks of threads, while a window is open */
+	struct sampler_tick {
+		int fd;
+		uint32_t tid;
+	} ticks[SAMPLER_TICKS_MAX]; /* clocks of threads, while a window is open */
 	unsigned tick_count;
-	uint32_t callers[SAMPLER_TICKS_MAX]; /* threads that called most in the last window */
-	unsigned caller_count;
+	struct sampler_busy callers; /* threads that called most in the last window */
 	struct ring_buffer *wake;
 	int woken;
 	unsigned square_shift, count_shift;

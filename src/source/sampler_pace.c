@@ -14,6 +14,9 @@
 #define CLOCK_TICK_NS 4e6 /* where nothing but the process's clock is known */
 #define PENDING_MAX 0.5   /* of all calls, where sleep is to tell anything */
 #define PACE_MIN 0.05     /* as far as sleep tells */
+#define COVERED 0.05      /* of the callers' time: less has no clock to speak of */
+#define UNCOVERED 0.5     /* of what those without a clock take, if they are like the others */
+#define SAME 0.5          /* of the callers' time: they are known between windows */
 #define KNOWN 0.7         /* what work tells is believed by itself */
 #define FIRM 0.1          /* of all that is held up, beyond what is measured, where sleep tells */
 
@@ -23,7 +26,13 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 	double run_ns = w->run_ns - (w->own_ticks + w->probe_ticks) * w->tick_ns;
 	if (run_ns < w->run_ns / 2)
 		run_ns = w->run_ns / 2;
-	double probes_ns = w->hits * w->price_ns, most_ns = run_ns - w->hits * CALL_NS;
+	double beside = w->run_ns > 0 ? run_ns / w->run_ns : 1;
+	double called_ns = fmin(w->called_run_ns * beside, run_ns);
+	double most_ns = (called_ns > 0 ? called_ns : run_ns) - w->hits * CALL_NS;
+	double probes_ns = w->hits * w->price_ns;
+	int is_known = w->knows_callers && w->known_run_ns > 0 && w->off_ns > 0;
+	double ticks_ns = (w->own_ticks + w->probe_ticks) * w->tick_ns;
+	double ticked = fmax(w->ticked_ns - ticks_ns, w->ticked_ns / 2);
 	if (w->sleeps_known && probes_ns > most_ns)
 		probes_ns = most_ns > 0 ? most_ns : 0;
 	const struct {
@@ -35,7 +44,7 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 		{ &p->run_ns, run_ns },
 		{ &p->own_ticks, w->own_ticks },
 		{ &p->probe_ticks, w->probe_ticks },
-		{ &p->called_ns, w->callers * w->on_ns },
+		{ &p->called_ns, w->callers * w->on_ns + w->ended_ns },
 		{ &p->sleeps, w->sleeps },
 		{ &p->pending, w->pending },
 		{ &p->pending_ns, w->pending_ns },
@@ -44,6 +53,15 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 		{ &p->off_ns, w->off_ns },
 		{ &p->off_run_ns, w->off_run_ns },
 		{ &p->windows, 1 },
+		{ &p->called_run_ns, called_ns },
+		{ &p->covered_ns, w->covered_ns * beside },
+		{ &p->ticked_ns, ticked },
+		{ &p->known_called_ns, is_known ? w->known_called_ns * beside : 0 },
+		{ &p->known_run_ns,
+		  is_known ? w->known_run_ns * ticked / fmax(w->ticked_ns, w->known_run_ns) : 0 },
+		{ &p->known_on_ns, is_known ? w->on_ns : 0 },
+		{ &p->known_gap_ns, is_known ? w->off_ns : 0 },
+		{ &p->known_off_ns, is_known ? w->known_off_ns : 0 },
 	};
 	for (unsigned i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
 		*sums[i].sum += sums[i].value;
@@ -85,13 +103,18 @@ static double probes_of(const struct sampler_pace *p, double *error)
 	double elsewhere = p->probes_ns * (p->dearer > 0 ? p->dearer : 1);
 	double ticks = p->own_ticks + p->probe_ticks;
 	*error = (p->dearer > 0 ? p->dearer_error : PRICE_ERROR) * elsewhere;
-	if (ticks <= 0 || p->run_ns <= 0 || elsewhere <= 0)
+	/* callers without a clock are taken to be like those with one, and may be otherwise */
+	double covered = p->called_run_ns > 0 ? fmin(p->covered_ns / p->called_run_ns, 1) : 0;
+	if (ticks <= 0 || p->ticked_ns <= 0 || elsewhere <= 0 || covered < COVERED)
 		return elsewhere;
-	double share = clamp((p->probe_ticks + PRIOR_TICKS * elsewhere / p->run_ns) /
-				     (ticks + PRIOR_TICKS),
-			     0.01, 0.995);
-	double told = p->run_ns * p->probe_ticks / ticks;
-	double told_error = p->run_ns * sqrt(share * (1 - share) / ticks);
+	double prior = fmin(elsewhere * covered / p->ticked_ns, 1);
+	double share =
+		clamp((p->probe_ticks + PRIOR_TICKS * prior) / (ticks + PRIOR_TICKS), 0.01, 0.995);
+	double told = p->ticked_ns * p->probe_ticks / ticks / covered;
+	double drawn = p->ticked_ns * sqrt(share * (1 - share) / ticks) / covered;
+	double uncovered = UNCOVERED * (1 - covered) * p->called_run_ns;
+	double told_error = sqrt(drawn * drawn + uncovered * uncovered);
+	told = fmin(told, p->called_run_ns);
 	double weight = *error * *error / (*error * *error + told_error * told_error);
 	*error = told_error * sqrt(weight);
 	return elsewhere + weight * (told - elsewhere);
@@ -113,8 +136,10 @@ void sampler_pace_begin(struct sampler_pace *p)
 
 /* What the sums tell of the time between windows, and of what is the processes' own in windows. */
 struct told {
-	double use;      /* of CPUs, without probes */
-	double whole_ns; /* what they would have run in the windows without probes */
+	double use; /* of CPUs, without probes */
+	/* of the threads that call, as far as they are known: */
+	double run_ns, hits, took_ns; /* in windows, and what probes took of that */
+	double whole_ns;              /* what they would have run in the windows without probes */
 	double probes_ns;
 	double work,
 		error;  /* what they got done in windows, of what they would have without probes */
@@ -139,23 +164,63 @@ static double own_of(double run_ns, double hits, double probes_ns, double *slowe
 	return work_ns;
 }
 
+/* What some threads got done in windows, of what they would have; *@error: of that, in parts. */
+static double work_of(const struct told *t, double unsure_ns, double *error)
+{
+	double slower, work_ns = own_of(t->run_ns, t->hits, t->took_ns, &slower);
+	double unsure = unsure_ns * work_ns / fmax(t->run_ns - t->took_ns, t->hits * CALL_NS);
+	*error = sqrt(unsure * unsure + slower * slower) / t->whole_ns;
+	return work_ns / t->whole_ns;
+}
+
+/*
+ * Calls are for the work of the threads that make them. Those that called in the last window are
+ * known, and what they run between windows is; if they are most of those that call now, they stand
+ * for all. Else others are either held up with them or work on as if nothing were: what is told is
+ * in the middle, and reaches to both.
+ */
 static void tell_work(const struct sampler_pace *p, struct told *t)
 {
-	double unsure, probes_ns = probes_of(p, &unsure), slower;
-	double work_ns = own_of(p->run_ns, p->hits, probes_ns, &slower);
+	double unsure, probes_ns = probes_of(p, &unsure);
 	/*
 	 * where processors are short a probe costs more than elsewhere, if no clock has told how
 	 * much
 	 */
 	if (p->own_ticks + p->probe_ticks <= 0)
 		unsure += t->waits * probes_ns;
-	unsure *= work_ns / fmax(p->run_ns - probes_ns, p->hits * CALL_NS);
-	t->probes_ns = probes_ns;
-	t->work = work_ns / t->whole_ns;
-	t->error = sqrt(unsure * unsure + slower * slower) / t->whole_ns;
+	t->probes_ns = t->took_ns = probes_ns;
+	t->run_ns = p->run_ns;
+	t->hits = p->hits;
+	t->work = work_of(t, unsure, &t->error);
+	if (p->called_run_ns > 0) {
+		struct told callers = *t;
+		double same = fmin(p->known_called_ns / p->called_run_ns, 1);
+		int is_known = same >= SAME && p->known_off_ns > 0 && p->known_gap_ns > 0;
+		double others_ns = fmax(p->run_ns - p->called_run_ns, 0);
+		callers.run_ns = p->called_run_ns;
+		callers.whole_ns = fmax(t->whole_ns - others_ns, t->whole_ns / 100);
+		if (is_known) {
+			callers.run_ns = p->known_run_ns;
+			callers.hits = same * p->hits;
+			callers.took_ns = fmin(same * probes_ns, callers.run_ns);
+			callers.whole_ns = p->known_off_ns / p->known_gap_ns * p->known_on_ns;
+			unsure *= same;
+		}
+		callers.work = work_of(&callers, unsure, &callers.error);
+		double all = fmin(t->work, 1), theirs = fmin(callers.work, 1);
+		double apart = theirs > 0 ? (all - theirs) / (all + theirs) : 0;
+		if (is_known) {
+			apart *= 1 - same;
+			callers.work = theirs;
+		} else {
+			callers.work = theirs * (1 + apart); /* the middle of their quotients */
+		}
+		callers.error += fabs(apart) * callers.work;
+		*t = callers;
+	}
 	if (p->unknown_ns > 0)
 		t->error += CLOCK_TICK_NS * sqrt(p->windows) / 3.5 / t->whole_ns;
-	t->fastest = p->hits * CALL_NS / t->whole_ns;
+	t->fastest = t->hits * CALL_NS / t->whole_ns;
 }
 
 /*
@@ -168,17 +233,17 @@ static void tell_work(const struct sampler_pace *p, struct told *t)
 static double by_clock(const struct sampler_pace *p, const struct told *t)
 {
 	double run_ns = 0, hits = 0, calls = 0, slower;
-	double work_ns = own_of(p->run_ns, p->hits, t->probes_ns, &slower);
+	double work_ns = own_of(t->run_ns, t->hits, t->took_ns, &slower);
 	double price_ns = t->probes_ns / p->hits;
 	/* the part of what was held up that was not made good */
-	double part = p->run_ns > work_ns
-			      ? clamp((t->whole_ns - work_ns) / (p->run_ns - work_ns), 0, 1)
+	double part = t->run_ns > work_ns
+			      ? clamp((t->whole_ns - work_ns) / (t->run_ns - work_ns), 0, 1)
 			      : 0;
 	for (unsigned i = 0; i < SAMPLER_SLICES; i++) {
 		const struct sampler_slice *s = &p->slice[i];
 		if (s->run_ns <= 0 || s->hits <= 0)
 			continue;
-		double least_ns = s->run_ns * fmin(work_ns / p->run_ns, LEAST_OWN);
+		double least_ns = s->run_ns * fmin(work_ns / t->run_ns, LEAST_OWN);
 		double own_ns = own_of(s->run_ns, s->hits, s->hits * price_ns, &slower);
 		own_ns = fmax(own_ns, least_ns);
 		calls += s->hits * (1 + part * (s->run_ns - own_ns) / own_ns);
@@ -188,7 +253,7 @@ static double by_clock(const struct sampler_pace *p, const struct told *t)
 		run_ns += p->slice[i].run_ns;
 	if (hits <= 0 || run_ns <= 0)
 		return 1;
-	return fmax(calls / hits / (1 + part * (p->run_ns - work_ns) / work_ns), 1);
+	return fmax(calls / hits / (1 + part * (t->run_ns - work_ns) / work_ns), 1);
 }
 
 static struct sampler_paced by_work(const struct sampler_pace *p, const struct told *t)
@@ -258,5 +323,19 @@ struct sampler_paced sampler_paced(const struct sampler_pace *p)
 	}
 	double unsure, probes_ns = probes_of(p, &unsure);
 	to.dearer = p->probes_ns > 0 ? probes_ns / p->probes_ns : p->dearer > 0 ? p->dearer : 1;
+	return to;
+}
+
+struct sampler_paced sampler_paced_in(const struct sampler_window *w, double dearer)
+{
+	struct sampler_paced to = { .pace = 1, .dearer = dearer };
+	double probes_ns = w->hits * w->price_ns * dearer, slower;
+	double run_ns = fmax(w->run_ns, w->hits * CALL_NS);
+	if (w->hits < 1)
+		return to;
+	double least_ns = own_of(run_ns, w->hits, fmin(probes_ns, run_ns), &slower) - slower;
+	double most = run_ns / least_ns; /* as many calls as were seen */
+	to.pace = 2 / (1 + most);
+	to.error = (most - 1) / (most + 1);
 	return to;
 }

@@ -7,10 +7,10 @@
  * else; how much slower depends on what it waits for, which nobody tells. What is known bounds it:
  *
  *   - its own work. CPU time beside the probes, per time, beside the same outside of windows:
- *     right whatever it waits for. How much of it
- *     the probes take a clock tells, whose ticks meet the processes there or not; before it has
- *     ticked often enough, what a probe cost on
- *     a function of ours, which is known to be wrong by the half of it where processors are short.
+ *     right whatever it waits for, if it is that of the threads that call: others work on. How much
+ *     of it the probes take a clock tells, whose ticks meet the processes there or not; before it
+ *     has ticked often enough, what a probe cost on a function of ours, which is known to be wrong
+ *     by the half of it where processors are short.
  *   - its sleep. A thread that sleeps of its own will has done what there was to do. If that
  *     comes at an even pace, all that a window
  *     misses is what was pending when it ended; if it comes as answers to what the thread does, up
@@ -33,11 +33,16 @@ struct sampler_slice {
 struct sampler_window {
 	double on_ns, hits, price_ns;
 	double run_ns; /* CPU time of the processes in it, probes included */
-	double callers, sleeps, pending, pending_ns, waited_ns; /* as struct sampler_activity */
+	double callers, ended_ns, sleeps, pending, pending_ns,
+		waited_ns; /* as struct sampler_activity */
 	int sleeps_known;
 	/* of the clock that looked where they were, and what one of its ticks takes */
 	double own_ticks, probe_ticks, tick_ns;
+	/* as struct sampler_activity; 0: nobody told */
+	double called_run_ns, covered_ns, known_called_ns, ticked_ns, known_run_ns;
 	double off_ns, off_run_ns;
+	int knows_callers;
+	double known_off_ns; /* CPU time between windows of threads that called in the last one */
 	struct sampler_slice slice[SAMPLER_SLICES];
 };
 
@@ -46,6 +51,8 @@ struct sampler_pace {
 	double on_ns, hits, probes_ns, run_ns, called_ns, sleeps, pending, pending_ns, waited_ns,
 		unknown_ns;
 	double off_ns, off_run_ns, windows, own_ticks, probe_ticks;
+	double called_run_ns, covered_ns, known_called_ns, ticked_ns, known_run_ns;
+	double known_on_ns, known_gap_ns, known_off_ns;
 	struct sampler_slice slice[SAMPLER_SLICES];
 	double dearer,
 		dearer_error; /* than elsewhere a probe was, by sums before; 0: nothing is known */
@@ -65,5 +72,10 @@ struct sampler_paced {
 	int is_starved;
 };
 struct sampler_paced sampler_paced(const struct sampler_pace *pace);
+/**
+ * sampler_paced_in() - of a time in which probes stayed in: from all that was held up by them to
+ * nothing. @dearer: than elsewhere a probe is.
+ */
+struct sampler_paced sampler_paced_in(const struct sampler_window *window, double dearer);
 
 #endif

@@ -205,7 +205,9 @@ struct wire_sample_activity {
 	 * how long callers ran, in microseconds, and the sum of the squares of each one's: how many
 	 * share the work
 	 */
-	uint64_t called_us, called_squares;
+	uint64_t called_us;
+	int64_t called_squares;
+	uint64_t ended_us;  /* of called_us: threads that ended, which are not in the squares */
 	uint64_t waited_ns; /* that callers were made to wait, until they went on */
 	/*
 	 * of a clock that runs with them: those that met them at work of their own, and in a probe
@@ -218,13 +220,16 @@ struct wire_sample_activity {
 		uint64_t hits, run_ns;
 	} slice[WIRE_SAMPLE_SLICES]; /* pieces of about a millisecond, by how often they call */
 };
-_Static_assert(sizeof(struct wire_sample_activity) == 384, "wire_sample_activity");
+_Static_assert(sizeof(struct wire_sample_activity) == 392, "wire_sample_activity");
+enum { WIRE_SAMPLE_CALL_WAITS = 1, WIRE_SAMPLE_MULTI_WAITS = 2 };
 #define WIRE_SAMPLE_CALLERS_MAX 4096
+#define WIRE_SAMPLE_CALLER_WINDOWS 40 /* for so many it counts as one that calls */
 struct wire_sample_caller {
 	uint32_t window, waits;
 	uint64_t awake_ns; /* since when it is at work; 0: not seen to be */
 	uint64_t left_ns;  /* when it was made to wait */
 	uint64_t run_us;
+	uint32_t ticked, reserved; /* the last window in which a clock met it */
 };
 
 /** Where a thread may stand that is in a probe, or comes out of one: by address. */

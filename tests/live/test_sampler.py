@@ -640,6 +640,20 @@ def test_a_budget_is_kept_from_the_first_call_on(byteledger, prog, threads, rate
         assert error < 1.5 * got, (got, error)
 
 
+@pytest.mark.parametrize("computing,of_a_thread", [(7, -1), (0, 100)], ids=["beside others", "a thread for 100 calls"])
+def test_threads_that_call_are_told_by_their_own_time(byteledger, prog, computing, of_a_thread):
+    """Beside threads that only compute, and where those that called in the last window are no more."""
+    with running(prog("callers"), str(computing), "2", str(of_a_thread)) as p, \
+            sampling(byteledger, "-p", p.pid, "--format", "json") as s:
+        go(p)
+        made = int(p.stdout.readline())
+        got = json.loads(end(s))["processes"][0]
+    told, error = got["estimated_allocations"], got["error_allocations"]
+    assert got["cost"]["duty"] < 0.9
+    assert abs(told - made) < 3 * error, (told, error, made)
+    assert error < told, (told, error, made)
+
+
 def test_few_calls_are_seen_all_of_the_time(byteledger, prog):
     """It begins when the probes are in, and they stay until it has ended: what it made is what was seen, however late either runs."""
     with running(prog("calls"), "1", "2000", "2") as p, \

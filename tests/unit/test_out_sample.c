@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The histogram of a stack, byte by byte. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,6 +141,35 @@ static void a_long_sentence_fits_a_terminal(void **state)
 	free(text);
 }
 
+/* Four samples of 780 calls each: that many come of 11 in one of 50 times, which three errors have to reach. */
+static void the_error_of_few_samples_reaches_to_more_of_them(void **state)
+{
+	struct err err = { 0 };
+	struct sample_figures sums;
+	struct samples *s = samples_new(&err);
+	(void)state;
+	for (uint32_t i = 0; i < 4; i++) {
+		struct sample_row *row = samples_add_row(s, 1, 77 + i, NULL, 0, 0);
+		row->raw.count = row->raw.error_count = 780;
+		row->raw.bytes = row->raw.error_bytes = 780 * 650;
+		row->raw.taken = 1;
+		samples_scale(s, row);
+	}
+	sample_sums(s, 1, &sums);
+	assert_true(fabs(sums.error_count / 780 - (sqrt(4.75) + 1)) < 1e-9);
+	assert_true(fabs(sums.error_bytes / (780 * 650) - (sqrt(4.75) + 1)) < 1e-9);
+	assert_true(sums.live_error_bytes == 0);
+	/* and of many is what it was */
+	for (size_t i = 0; i < s->row_count; i++) {
+		s->rows[i].raw.count = 780 * 10000;
+		s->rows[i].raw.error_count = 780 * 100;
+		samples_scale(s, &s->rows[i]);
+	}
+	sample_sums(s, 1, &sums);
+	assert_true(fabs(sums.error_count / (780 * 200) - 1) < 0.01);
+	samples_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +180,7 @@ int main(void)
 		cmocka_unit_test(bars_are_measured_by_the_fullest),
 		cmocka_unit_test(one_is_not_spoken_of_as_several),
 		cmocka_unit_test(a_long_sentence_fits_a_terminal),
+		cmocka_unit_test(the_error_of_few_samples_reaches_to_more_of_them),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

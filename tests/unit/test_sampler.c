@@ -313,6 +313,10 @@ static struct sampler_paced simulate_windows(struct simulated *m, double on_ns, 
 		w.run_ns = m->run_ns - run_ns;
 		w.probe_ticks = (m->probes_ns - probes_ns) / TICK_NS;
 		w.own_ticks = w.run_ns / TICK_NS - w.probe_ticks;
+		w.called_run_ns = w.covered_ns = w.ticked_ns = w.run_ns;
+		w.known_called_ns = w.known_run_ns = w.run_ns;
+		w.known_off_ns = w.off_run_ns;
+		w.knows_callers = 1;
 		w.pending = awake_ns > 0;
 		w.pending_ns = awake_ns > 0 ? begin_ns + on_ns - awake_ns : 0;
 		sampler_pace_add(&pace, &w);
@@ -442,6 +446,91 @@ static void calls_now_and_then_are_told_with_an_error_that_holds_both_readings(v
 	assert_true(sampler_paced(&even).error < p.error / 2);
 }
 
+/*
+ * Two processors, eight threads: one calls, and is in probes for the half of its time, seven compute, one of which is the main
+ * thread and has a clock, too.
+ */
+static const struct sampler_window one_of_eight = { .on_ns = 500e6,
+						    .hits = 62500,
+						    .price_ns = 1000,
+						    .run_ns = 1000e6,
+						    .callers = 1,
+						    .pending = 1,
+						    .pending_ns = 500e6,
+						    .sleeps_known = 1,
+						    .own_ticks = 3000,
+						    .probe_ticks = 1000,
+						    .called_run_ns = 125e6,
+						    .covered_ns = 125e6,
+						    .ticked_ns = 250e6,
+						    .knows_callers = 1,
+						    .known_called_ns = 125e6,
+						    .known_run_ns = 125e6,
+						    .known_off_ns = 1000e6,
+						    .off_ns = 4e9,
+						    .off_run_ns = 8e9,
+						    .slice = { [9] = { 62500, 125e6 } } };
+
+static void one_that_calls_beside_others_that_compute_is_told_by_its_own_time(void **state)
+{
+	struct sampler_pace pace = { 0 };
+	(void)state;
+	sampler_pace_add(&pace, &one_of_eight);
+	struct sampler_paced p = sampler_paced(&pace);
+	print_message("pace %.3f +- %.3f, dearer %.2f\n", p.pace, p.error, p.dearer);
+	assert_true(fabs(p.dearer - 1) < 0.05); /* a clock that sees it tells what a probe costs */
+	assert_true(fabs(0.5 / p.pace - 1) < p.error + 0.2 && p.error < 0.3);
+	/* it was held up in windows, and all others with it: they waited for what it makes */
+	struct sampler_pace held = { 0 };
+	struct sampler_window w = one_of_eight;
+	w.run_ns = 562.5e6;
+	sampler_pace_add(&held, &w);
+	assert_true(fabs(sampler_paced(&held).pace / p.pace - 1) < 0.05);
+}
+
+static void callers_that_nobody_has_a_clock_for_are_not_taken_to_have_no_probes(void **state)
+{
+	struct sampler_pace pace = { 0 };
+	struct sampler_window w = one_of_eight;
+	(void)state;
+	w.own_ticks = 2000;
+	w.probe_ticks = w.covered_ns = w.known_called_ns = w.known_run_ns = w.known_off_ns = 0;
+	w.knows_callers = 0;
+	w.ticked_ns = 125e6;
+	sampler_pace_add(&pace, &w);
+	struct sampler_paced p = sampler_paced(&pace);
+	print_message("pace %.3f +- %.3f, dearer %.2f\n", p.pace, p.error, p.dearer);
+	assert_true(fabs(p.dearer - 1) < 0.05);
+	assert_true(fabs(0.5 / p.pace - 1) < 2 * p.error);
+	/* a clock for a fifth of them: the others may be otherwise */
+	struct sampler_pace some = { 0 }, all = { 0 };
+	w = one_of_eight;
+	w.covered_ns = w.known_called_ns = w.known_run_ns = 25e6;
+	w.ticked_ns = 150e6;
+	w.own_ticks = 2200;
+	w.probe_ticks = 200;
+	w.known_off_ns = 200e6;
+	sampler_pace_add(&some, &w);
+	sampler_pace_add(&all, &one_of_eight);
+	struct sampler_paced unsure = sampler_paced(&some);
+	assert_true(fabs(unsure.dearer - 1) < 0.3);
+	assert_true(unsure.error > 2 * sampler_paced(&all).error);
+	assert_true(fabs(0.5 / unsure.pace - 1) < 2 * unsure.error);
+}
+
+static void the_threads_that_ran_most_are_kept_of_however_many(void **state)
+{
+	struct sampler_busy busy = { 0 };
+	uint64_t sum = 0;
+	(void)state;
+	for (uint32_t i = 0; i < 4096; i++)
+		sampler_busy_add(&busy, i + 1, (i * 2654435761u) % 4096);
+	assert_int_equal(busy.count, SAMPLER_TICKS_MAX);
+	for (unsigned i = 0; i < busy.count; i++)
+		sum += busy.all[i].run_us;
+	assert_int_equal(sum, 32 * 4096 - 32 * 33 / 2);
+}
+
 static void a_process_that_makes_no_calls_is_at_its_pace(void **state)
 {
 	struct sampler_pace pace = { 0 };
@@ -489,6 +578,54 @@ static void what_was_not_seen_to_its_end_goes_on_as_before(void **state)
 	samples_free(s);
 }
 
+/* One window in which a stack did not call stands for a long time: what it called before may have gone on. */
+static void a_window_that_saw_none_does_not_say_that_there_were_none(void **state)
+{
+	struct err err = { 0 };
+	(void)state;
+	struct samples *s = samples_new(&err);
+	struct sample_row *row = row_of(s);
+	s->scale = 1;
+	row->raw.count = 50;
+	samples_scale(s, row);
+	assert_int_equal(samples_epoch(s, &err), 0);
+	s->scale = 30; /* 100 ms of 3 s, after 100 ms that were seen */
+	s->before = 1;
+	samples_window(s, 1);
+	samples_scale(s, row);
+	assert_true(fabs(row->now.count - 50) < 1e-6);
+	assert_true(fabs(row->now.error_count - 50 * 29) < 1);
+	assert_int_equal(samples_epoch(s, &err), 0);
+	assert_true(fabs(s->rows[0].now.error_count - 50 * 29) < 1);
+	/* of many windows that see as much each that is no matter */
+	s->scale = 2;
+	for (int i = 1; i <= 40; i++) {
+		row->raw.count = 50 + 10 * i;
+		samples_window(s, 1);
+	}
+	samples_scale(s, row);
+	double error = row->now.error_count;
+	assert_true(fabs(row->now.count - 850) < 1e-6 && fabs(error - 50 * 29) < 1);
+	samples_free(s);
+}
+
+static void probes_that_stayed_held_up_no_more_than_they_took(void **state)
+{
+	(void)state;
+	/* a tenth of what it ran: between as many calls as were seen and a ninth more, or a bit */
+	struct sampler_window w = { .on_ns = 1e8, .hits = 500, .price_ns = 1000, .run_ns = 5e6 };
+	struct sampler_paced p = sampler_paced_in(&w, 1);
+	double most = (1 + p.error) / p.pace, least = (1 - p.error) / p.pace;
+	assert_true(fabs(least - 1) < 1e-9 && most > 1.11 && most < 1.2);
+	/* all of it: no more than the fastest allocator gives */
+	w.hits = 5000;
+	p = sampler_paced_in(&w, 2);
+	assert_true(p.error < 1 && (1 + p.error) / p.pace > 20 &&
+		    (1 + p.error) / p.pace <= 5e6 / (5000 * 2.0));
+	w.hits = 0;
+	assert_true(sampler_paced_in(&w, 1).pace == 1 && sampler_paced_in(&w, 1).error == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -512,8 +649,14 @@ int main(void)
 		cmocka_unit_test(calls_of_one_that_others_keep_from_running_are_told_as_too_few),
 		cmocka_unit_test(
 			calls_now_and_then_are_told_with_an_error_that_holds_both_readings),
+		cmocka_unit_test(one_that_calls_beside_others_that_compute_is_told_by_its_own_time),
+		cmocka_unit_test(
+			callers_that_nobody_has_a_clock_for_are_not_taken_to_have_no_probes),
+		cmocka_unit_test(the_threads_that_ran_most_are_kept_of_however_many),
 		cmocka_unit_test(a_process_that_makes_no_calls_is_at_its_pace),
 		cmocka_unit_test(what_was_not_seen_to_its_end_goes_on_as_before),
+		cmocka_unit_test(a_window_that_saw_none_does_not_say_that_there_were_none),
+		cmocka_unit_test(probes_that_stayed_held_up_no_more_than_they_took),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
