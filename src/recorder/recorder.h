@@ -167,7 +167,7 @@ int recorder_import(struct recording *rec, const char *out_path, char **path, st
 int recorder_may_create(const char *pattern, const char *exe, struct err *err);
 /**
  * recorder_name() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and
- * controls as '_'; NULL with @err.
+ * controls as '_'; in a folder, where that names one, as RECORDER_PATTERN says. NULL with @err.
  */
 char *recorder_name(const char *pattern, const char *exe, pid_t pid, struct err *err);
 

@@ -154,11 +154,21 @@ def test_clock_times_are_those_of_the_recording(byteledger, record, prog):
 
 def test_what_cannot_be_written_stops_before_the_program_starts(byteledger, tmp_path):
     started = tmp_path / "started"
-    for words in (("-o", "/nonexistent/x.blt"), ("--report", "/nonexistent/r.txt"), ("-o", "/proc/x.blt")):
+    for words in (("-o", "/nonexistent/x.blt"), ("--report", "/nonexistent/r.txt"), ("-o", "/proc/x.blt"),
+                  ("-o", "/dev/null")):
         done = said(byteledger, "run", *words, "--", "touch", started, cwd=tmp_path)
         assert done.returncode == 1 and not started.exists(), words
         assert len(done.stderr.splitlines()) == 2 and words[1] in done.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_recordings_go_into_a_folder_that_is_named(byteledger, tmp_path):
+    (tmp_path / "family").mkdir()
+    said(byteledger, "run", "-q", "-o", "family", "--follow-children", "--", "sh", "-c", "ls; ls", cwd=tmp_path)
+    files = os.listdir(tmp_path / "family")
+    assert sorted(name.split("_")[1] for name in files)[1:] == ["ls", "ls"] and os.listdir(tmp_path) == ["family"]
+    tree = said(byteledger, "report", "--tree", tmp_path / "family" / files[0])
+    assert tree.returncode == 0 and "ls" in tree.stdout
 
 
 def test_a_report_of_its_own_is_not_mixed_with_what_the_program_says(byteledger, tmp_path):

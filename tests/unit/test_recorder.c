@@ -274,6 +274,14 @@ static void names_are_made_of_program_and_process(void **state)
 		assert_string_equal(name, cases[i].name);
 		free(name);
 	}
+	static const char *const folders[] = { "/", "/tmp/..", "/tmp/../" };
+	for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+		char *name = recorder_name(folders[i], "/usr/bin/prog", 77, &err);
+		const char *base = name + strlen(folders[i]);
+		assert_memory_equal(name, folders[i], strlen(folders[i]));
+		assert_string_equal(base + (*base == '/'), "byteledger_prog_77.blt");
+		free(name);
+	}
 	char *name = recorder_name("%e", "/bin/a\nb", 1, &err);
 	assert_string_equal(name, "a_b");
 	free(name);
