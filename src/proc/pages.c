@@ -16,8 +16,8 @@
 
 #define SLICE \
 	(64ull << 20) /* bytes of address space a call: bounds how long the target's mmap() waits */
-#define FAST_NS \
-	50000u /* a call this short was over nothing: larger slices for reservations of terabytes */
+/* of CPU: a call this short was over nothing: larger slices for terabytes without pages */
+#define FAST_NS 50000u
 #define RUNS 512u
 #define CALL_PAGES \
 	8192u /* found by a call, which holds the target's lock for 0.1 ms a thousand at worst */
@@ -266,15 +266,18 @@ int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds
 	int entries = !pages->scan || kinds & PAGE_SHARED;
 	for (uint64_t slice = SLICE; start < end;) {
 		uint64_t stop = end - start > slice ? start + slice : end, reached = stop,
-			 before = clock_ns(CLOCK_MONOTONIC);
+			 before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		int rc =
 			entries ? entries_slice(pages, start, stop, kinds, fn, ctx, stall_ns)
 				: scan_call(pages, start, stop, kinds, fn, ctx, stall_ns, &reached);
 		if (rc)
 			return rc;
-		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
+		uint64_t took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
 		start = reached;
-		slice = took > FAST_NS ? SLICE : slice < 1ull << 50 ? slice * 2 : slice;
+		if (took <= FAST_NS && slice < 1ull << 50)
+			slice *= 2;
+		else if (took > FAST_NS && slice > SLICE)
+			slice /= 2;
 	}
 	return 0;
 }
