@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sym/image.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -84,6 +85,32 @@ static int open_regular(int dir, const char *path, uint64_t resolve)
 }
 
 /*
+ * What a section of debug information says that it is when it is not packed; 0: it is not. Only its
+ * head is read: gelf_getchdr() reads all of it.
+ */
+static uint64_t unpacked_bytes(const struct image *image, size_t names, const GElf_Shdr *shdr)
+{
+	const int64_t at = (int64_t)shdr->sh_offset;
+	const char *name = elf_strptr(image->elf, names, shdr->sh_name);
+	const Elf_Data *data;
+	uint64_t bytes;
+	if (shdr->sh_flags & SHF_COMPRESSED) {
+		if (gelf_getclass(image->elf) == ELFCLASS32) {
+			data = elf_getdata_rawchunk(image->elf, at, sizeof(Elf32_Chdr), ELF_T_CHDR);
+			return data ? ((const Elf32_Chdr *)data->d_buf)->ch_size : 0;
+		}
+		data = elf_getdata_rawchunk(image->elf, at, sizeof(Elf64_Chdr), ELF_T_CHDR);
+		return data ? ((const Elf64_Chdr *)data->d_buf)->ch_size : 0;
+	}
+	/* the older way, by name: "ZLIB" and the size, its highest byte first */
+	if (!name || strncmp(name, ".zdebug", 7) != 0 ||
+	    !(data = elf_getdata_rawchunk(image->elf, at, 12, ELF_T_BYTE)))
+		return 0;
+	memcpy(&bytes, (const char *)data->d_buf + 4, sizeof(bytes));
+	return be64toh(bytes);
+}
+
+/*
  * What compressed sections claim to be is taken from memory before a byte of them is looked at, and
  * deflate can claim a thousand times what it is. Real debug information is packed to a third or a
  * quarter.
@@ -91,14 +118,13 @@ static int open_regular(int dir, const char *path, uint64_t resolve)
 static int claims_too_much(const struct image *image, uint64_t file_bytes)
 {
 	uint64_t claimed = 0;
+	size_t names = 0;
 	Elf_Scn *scn = NULL;
 	GElf_Shdr shdr;
+	elf_getshdrstrndx(image->elf, &names);
 	while ((scn = elf_nextscn(image->elf, scn))) {
-		GElf_Chdr chdr;
-		if (!gelf_getshdr(scn, &shdr) || !(shdr.sh_flags & SHF_COMPRESSED) ||
-		    !gelf_getchdr(scn, &chdr))
-			continue;
-		if (__builtin_add_overflow(claimed, chdr.ch_size, &claimed))
+		if (gelf_getshdr(scn, &shdr) && shdr.sh_type != SHT_NOBITS &&
+		    __builtin_add_overflow(claimed, unpacked_bytes(image, names, &shdr), &claimed))
 			return 1;
 	}
 	return claimed > PACKED_FREE && claimed / PACKED_RATIO > file_bytes;

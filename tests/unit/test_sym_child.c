@@ -3,6 +3,7 @@
  * costs. */
 #include <dirent.h>
 #include <elf.h>
+#include <endian.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -155,15 +156,20 @@ static void who_dies_too_often_is_not_begun_again(void **state)
 	sym_free(sym);
 }
 
-/* An ELF file with one compressed section of @bytes that claims @claims. */
-static int make_claim(uint64_t claims, size_t padding)
+/* An ELF file with one compressed section of @padding bytes that claims @claims; the @older way. */
+static int make_claim_as(uint64_t claims, size_t padding, int older)
 {
-	static const char strings[] = "\0.shstrtab\0.debug_info";
+	static const char strings[] = "\0.shstrtab\0.debug_info\0.zdebug_info";
 	char path[] = "/tmp/byteledger-claim-XXXXXX";
 	int fd = mkstemp(path);
 	assert_true(fd >= 0);
 	unlink(path);
 	Elf64_Chdr chdr = { .ch_type = ELFCOMPRESS_ZLIB, .ch_size = claims, .ch_addralign = 1 };
+	if (older) {
+		const uint64_t first = htobe64(claims);
+		memcpy(&chdr, "ZLIB", 4);
+		memcpy((char *)&chdr + 4, &first, sizeof(first));
+	}
 	Elf64_Ehdr ehdr = { .e_type = ET_EXEC,
 			    .e_machine = EM_X86_64,
 			    .e_version = EV_CURRENT,
@@ -182,9 +188,9 @@ static int make_claim(uint64_t claims, size_t padding)
 		  .sh_type = SHT_STRTAB,
 		  .sh_offset = sizeof(ehdr) + sizeof(sections),
 		  .sh_size = sizeof(strings) },
-		{ .sh_name = 11,
+		{ .sh_name = older ? 23 : 11,
 		  .sh_type = SHT_PROGBITS,
-		  .sh_flags = SHF_COMPRESSED,
+		  .sh_flags = older ? 0 : SHF_COMPRESSED,
 		  .sh_offset = sizeof(ehdr) + sizeof(sections) + sizeof(strings),
 		  .sh_size = sizeof(chdr) + padding },
 	};
@@ -198,12 +204,21 @@ static int make_claim(uint64_t claims, size_t padding)
 	return fd;
 }
 
+static int make_claim(uint64_t claims, size_t padding)
+{
+	return make_claim_as(claims, padding, 0);
+}
+
 static void sections_that_claim_a_great_deal_are_refused_unread(void **state)
 {
 	struct image image;
 	(void)state;
 	assert_int_equal(image_open_fd(&image, make_claim(3ull << 30, 3 << 20), NULL, 0), -EFBIG);
 	assert_int_equal(image_open_fd(&image, make_claim(UINT64_MAX, 100), NULL, 0), -EFBIG);
+	assert_int_equal(image_open_fd(&image, make_claim_as(3ull << 30, 3 << 20, 1), NULL, 0),
+			 -EFBIG);
+	assert_int_equal(image_open_fd(&image, make_claim_as(60ull << 20, 100, 1), NULL, 0), 0);
+	image_close(&image);
 	/* as real ones are: a few times its size, or little */
 	assert_int_equal(image_open_fd(&image, make_claim(100ull << 20, 30 << 20), NULL, 0), 0);
 	image_close(&image);
