@@ -4,6 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * A chunk of zeros, aligned. Not touched: of a process that did little most pages of a chunk never
+ * are. The byte before it says how far it lies from what was allocated.
+ */
+static char *new_chunk(const struct chunked *array)
+{
+	char *base = calloc(1, ((size_t)array->item_bytes << CHUNKED_SHIFT) + array->align);
+	if (!base)
+		return NULL;
+	char *items = base + array->align - (uintptr_t)base % array->align;
+	items[-1] = (char)(items - base);
+	return items;
+}
+
+static void free_chunk(char *items)
+{
+	if (items)
+		free(items - (unsigned char)items[-1]);
+}
+
 void *chunked_touch(struct chunked *array, uint32_t index)
 {
 	uint32_t chunk = index >> CHUNKED_SHIFT;
@@ -19,14 +39,8 @@ void *chunked_touch(struct chunked *array, uint32_t index)
 		array->chunks = chunks;
 		array->chunk_cap = cap;
 	}
-	if (!array->chunks[chunk]) {
-		size_t bytes = (size_t)array->item_bytes << CHUNKED_SHIFT;
-		char *items = aligned_alloc(array->align, bytes);
-		if (!items)
-			return NULL;
-		memset(items, 0, bytes);
-		array->chunks[chunk] = items;
-	}
+	if (!array->chunks[chunk] && !(array->chunks[chunk] = new_chunk(array)))
+		return NULL;
 	return chunked_at(array, index);
 }
 
@@ -91,7 +105,7 @@ char *chunked_copy(struct chunked *to, const struct chunked *from, uint32_t coun
 void chunked_fini(struct chunked *array)
 {
 	for (uint32_t i = 0; i < array->chunk_cap; i++)
-		free(array->chunks[i]);
+		free_chunk(array->chunks[i]);
 	free(array->chunks);
 	array->chunks = NULL;
 	array->count = array->chunk_cap = 0;

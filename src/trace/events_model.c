@@ -20,24 +20,36 @@ const char *events_col_name(unsigned id)
 	return id < EVC_COUNT ? names[id] : NULL;
 }
 
+/* What is not zero in a model that knows nothing. */
+static void begin(struct events_model *m)
+{
+	for (unsigned i = 0; i < THREAD_CONTEXTS; i++) {
+		m->thread[i].made = NO_SLOT;
+		m->thread[i].near = m->has_near ? m->near[i] : NULL;
+	}
+}
+
+/* Before the first key block there is nothing to forget, and most of it was never touched. */
 static void forget(struct events_model *m)
 {
+	if (!m->has_begun) {
+		m->has_begun = 1;
+		return;
+	}
 	memset(m->other, 0, sizeof(m->other));
 	memset(m->guess, 0, sizeof(m->guess));
 	memset(m->thread, 0, sizeof(m->thread));
-	for (unsigned i = 0; i < THREAD_CONTEXTS; i++)
-		m->thread[i].made = NO_SLOT;
 	for (unsigned i = 0; i < CLASSES; i++) {
 		struct dead_list *list = &m->dead[i];
 		list->first = list->count = list->taken = list->last = 0;
 	}
 	for (unsigned i = 0; m->has_near && i < THREAD_CONTEXTS; i++) {
-		m->thread[i].near = m->near[i];
 		for (unsigned k = 0; k < NEAR_CLASSES; k++)
 			m->near[i][k].count = 0;
 	}
 	m->literal_stack = 0;
 	m->seq = 0;
+	begin(m);
 }
 
 struct events_model *events_model_new(uint32_t version, struct err *err)
@@ -49,7 +61,7 @@ struct events_model *events_model_new(uint32_t version, struct err *err)
 	}
 	m->has_near = version > 1;
 	m->has_far = version > 2;
-	forget(m);
+	begin(m);
 	return m;
 }
 

@@ -165,6 +165,7 @@ struct events_model {
 	struct thread_context thread[THREAD_CONTEXTS];
 	struct guess guess[1 << GUESS_BITS];
 	struct dead_list dead[CLASSES];
+	int has_begun; /* there was a key block */
 	int has_near;
 	int has_far; /* blocks are found far down, and behind the last cut; since version 3 */
 	/*
