@@ -348,6 +348,12 @@ static int take_wait(struct parse *p, const char *v, struct err *err)
 	p->ask->has_wait = 1;
 	return number("wait", v, 0, ASK_WAIT_MAX, &p->ask->wait_ms, err);
 }
+static int take_stop(struct parse *p, const char *v, struct err *err)
+{
+	int rc = truth("stop", v, &p->ask->stops, err);
+	p->ask->has_wait |= p->ask->stops;
+	return rc;
+}
 static int take_part(struct parse *p, const char *v, struct err *err)
 {
 	return truth("part", v, &p->ask->part, err);
@@ -395,6 +401,7 @@ static const struct word all_words[] = {
 	{ "topics", ASK_TOPICS, take_topics, 0 },
 	{ "diff", ASK_SHEET, take_diff, 0 },
 	{ "wait", ASK_WAIT, take_wait, 0 },
+	{ "stop", ASK_WAIT, take_stop, 0 },
 };
 
 /* ---- canonical text -------------------------------------------------------------------------- */

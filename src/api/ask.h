@@ -72,7 +72,8 @@ struct ask {
 	uint64_t points;
 	int has_wait;
 	uint64_t wait_ms;
-	int part; /* what is there so far, after the wait */
+	int stops; /* who asked this does not come back */
+	int part;  /* what is there so far, after the wait */
 
 	char *text;           /* owned: names inside `x` */
 	char *selection;      /* owned: canonical, the words of the selection that are given */

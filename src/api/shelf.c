@@ -291,6 +291,17 @@ static struct own_reading *take_kept(struct shelf *shelf, size_t source, const c
 	return r;
 }
 
+/** stop() - one of those who were to come back to @job (NULL: none) does not. Under the lock. */
+static void stop(struct shelf *shelf, struct job *job)
+{
+	if (!job)
+		return;
+	job->returning -= job->returning > 0;
+	if (!job->returning)
+		job->asked_ns = 0;
+	shelf_look(shelf);
+}
+
 static int get(struct shelf *shelf, const struct shelf_query *query,
 	       const struct shelf_patience *patience, struct reading **out, double *progress,
 	       struct err *err)
@@ -304,6 +315,11 @@ static int get(struct shelf *shelf, const struct shelf_query *query,
 		return 1;
 	}
 	struct job *job = find_job(shelf, query->source, query->key);
+	if (patience->stops) {
+		stop(shelf, job);
+		pthread_mutex_unlock(&shelf->lock);
+		return 0;
+	}
 	if (!job)
 		job = add_job(shelf, query, err);
 	if (!job) {
@@ -373,6 +389,15 @@ void shelf_put(struct shelf *shelf, struct reading *reading)
 	pthread_mutex_lock(&shelf->lock);
 	shelf_reading_unref((struct own_reading *)reading);
 	pthread_mutex_unlock(&shelf->lock);
+}
+
+int shelf_grows(struct shelf *shelf, size_t source)
+{
+	pthread_mutex_lock(&shelf->lock);
+	const struct slot *slot = &shelf->slots[source];
+	int grows = slot->item.hold && (!slot->whole || slot->whole->reading.book->being_written);
+	pthread_mutex_unlock(&shelf->lock);
+	return grows;
 }
 
 struct reading *shelf_peek(struct shelf *shelf, size_t source)

@@ -62,7 +62,7 @@ struct shelf_item {
 	 * 1; 0: they cannot, or it is over; negative errno with @err. NULL for sources that are
 	 * never written.
 	 */
-	int (*hold)(void *ctx, struct follow_held *held, struct err *err);
+	int (*hold)(void *ctx, int names, struct follow_held *held, struct err *err);
 	void (*go_on)(void *ctx);
 	/** Call after a run: fills reader->warning. */
 	void (*warn)(struct shelf_reader *reader);
@@ -118,6 +118,7 @@ struct reading {
 	uint32_t thread_count;
 	struct prof_totals totals;
 	int estimates, lacks_culled, knows_peak_blocks;
+	int lacks_peaks; /* costs have none: they are those of all, and this is of some */
 	/* Instead of all but @book, where a question has a make() of its own. */
 	struct shelf_product product;
 };
@@ -160,6 +161,7 @@ void shelf_show(const struct shelf_task *task);
 /** struct shelf_patience - how long whoever asks will wait. */
 struct shelf_patience {
 	int has_wait;
+	int stops; /* who asked before does not come back: nothing is begun, and not waited for */
 	uint64_t wait_ns;
 	int takes_part;         /* what shelf_show() showed is of use, too */
 	int (*gone)(void *ctx); /* has the client hung up? */
@@ -180,6 +182,8 @@ void shelf_put(struct shelf *shelf, struct reading *reading);
  * whole, undamaged ones only? Cheap.
  */
 int shelf_has_slices(const char *path, uint64_t identity);
+/** shelf_grows() - is @source being written, as far as is known? Cheap. */
+int shelf_grows(struct shelf *shelf, size_t source);
 /** shelf_peek() - the whole reading of @source if it was made, else NULL: no work is begun. */
 struct reading *shelf_peek(struct shelf *shelf, size_t source);
 /**

@@ -571,7 +571,8 @@ static int read_held(struct job *job, struct own_reading **out, struct err *err)
 	struct follow_held held;
 	if (!item->hold || job->make || job->threads)
 		return 0;
-	int rc = item->hold(item->ctx, &held, err);
+	int names = job->query.function_regex || job->query.module;
+	int rc = item->hold(item->ctx, names, &held, err);
 	if (rc <= 0)
 		return rc;
 	rc = whole_live(job, held.snap, &whole, err);

@@ -337,6 +337,36 @@ static int tell(const struct own_reading *whole, const struct prof *numbered,
 	return 1;
 }
 
+/** only_names() - are the sums of some stacks asked for, and nothing else? */
+static int only_names(const struct job *job)
+{
+	struct query rest = job->query;
+	rest.function_regex = rest.module = NULL;
+	return job->sums && query_is_empty(&rest);
+}
+
+/** some_of() - @r out of @whole: the stacks that the query names. 1, or negative errno. */
+static int some_of(const struct own_reading *whole, const struct query *query,
+		   struct own_reading *r, struct err *err)
+{
+	const struct book *book = whole->reading.book;
+	CLEANUP(block_filter_fini) struct block_filter named = { 0 };
+	struct cost sum = { 0 };
+	if (block_filter_init(&named, query, book->names, err) < 0)
+		return err->code;
+	for (uint32_t i = 0; i < book->count; i++) {
+		struct cost *c = &r->reading.costs[i];
+		if (named.stacks && !named.stacks[book->stacks[i]])
+			continue;
+		*c = whole->reading.costs[i];
+		c->peak_blocks = c->peak_bytes = 0; /* of all, not of these */
+		cost_add(&sum, c);
+	}
+	r->reading.totals.cost = sum;
+	r->reading.lacks_peaks = 1;
+	return 1;
+}
+
 /** ready() - room for the sums of @r. 1, or negative errno. */
 static int ready(const struct own_reading *whole, struct own_reading *r, struct err *err)
 {
@@ -362,10 +392,13 @@ int shelf_read_held(struct job *job, const struct own_reading *whole,
 		return 0;
 	if (!held->named && (job->query.function_regex || job->query.module))
 		return 0;
-	int rc = take_times(&job->query, whole->reading.book, job->sums, &ask, err);
+	int names = only_names(job);
+	int rc = names ? 1 : take_times(&job->query, whole->reading.book, job->sums, &ask, err);
 	if (rc == 1)
 		rc = ready(whole, r, err);
-	if (rc == 1)
+	if (rc == 1 && names)
+		rc = some_of(whole, &job->query, r, err);
+	else if (rc == 1)
 		rc = tell(whole, held->prof, &job->query, held->slices, &held->source, &ask, r,
 			  err);
 	if (rc <= 0)
@@ -385,15 +418,18 @@ int shelf_read_times(struct job *job, const struct own_reading *whole,
 	only.at.kind = QUERY_TIME_NONE;
 	int is_peak = job->query.at.kind == QUERY_TIME_PEAK && query_is_empty(&only) &&
 		      whole->reading.knows_peak_blocks;
-	int rc = is_peak ? 1 : take_times(&job->query, book, job->sums, &ask, err);
-	if (rc == 1 && !is_peak)
+	int names = only_names(job), no_events = is_peak || names;
+	int rc = no_events ? 1 : take_times(&job->query, book, job->sums, &ask, err);
+	if (rc == 1 && !no_events)
 		rc = shelf_slices(job, whole, source, &index, err);
 	if (rc <= 0)
 		return rc;
 	const struct slices *slices = index ? index->reading.product.data : NULL;
-	rc = is_peak || slices ? ready(whole, r, err) : 0;
+	rc = no_events || slices ? ready(whole, r, err) : 0;
 	if (rc == 1 && is_peak)
 		peak_of(&whole->reading, &r->reading);
+	else if (rc == 1 && names)
+		rc = some_of(whole, &job->query, r, err);
 	else if (rc == 1)
 		rc = tell(whole, book->names, &job->query, slices, source, &ask, r, err);
 	if (rc <= 0)

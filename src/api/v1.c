@@ -137,6 +137,7 @@ int v1_reading(struct v1_call *call, const struct shelf_query *query, struct rea
 	uint64_t wait_ms = call->takes_part && call->ask.wait_ms > PART_WAIT_MS ? PART_WAIT_MS
 										: call->ask.wait_ms;
 	const struct shelf_patience patience = { .has_wait = call->ask.has_wait,
+						 .stops = call->ask.stops,
 						 .wait_ns = wait_ms * 1000000,
 						 .takes_part = call->takes_part,
 						 .gone = is_gone,
@@ -147,14 +148,18 @@ int v1_reading(struct v1_call *call, const struct shelf_query *query, struct rea
 
 /**
  * wants_sums() - is the question answered without the peak of a range, and what was temporary in
- * it?
+ * it? Or without that of the code that it names?
  */
 static int wants_sums(const struct v1_call *call)
 {
 	const struct query *query = &call->ask.query;
-	return call->wants_one && call->ask.cost != VIEW_COST_PEAK &&
-	       call->ask.cost != VIEW_COST_TEMPORARY && !query->at.kind &&
-	       (query->from.kind || query->to.kind);
+	if (call->ask.cost == VIEW_COST_PEAK || query->at.kind)
+		return 0;
+	if (query->from.kind || query->to.kind)
+		return call->wants_one && call->ask.cost != VIEW_COST_TEMPORARY;
+	/* while it is written, a peak would be read for from the start, at each question */
+	return (query->function_regex || query->module) &&
+	       (call->wants_one || shelf_grows(call->shelf, call->source));
 }
 
 static int read_base(struct v1_call *call, struct err *err)

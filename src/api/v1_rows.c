@@ -375,7 +375,9 @@ static void put_columns(struct v1_call *call, const struct table *t, const struc
 		struct v1_column column = { 0 };
 		if (!values)
 			continue;
-		int known = c % COLUMNS != COL_PEAK || call->reading->knows_peak_blocks;
+		int is_peak = c % COLUMNS == COL_PEAK || c % COLUMNS == COL_PEAK_BYTES,
+		    known = !(is_peak && call->reading->lacks_peaks) &&
+			    (c % COLUMNS != COL_PEAK || call->reading->knows_peak_blocks);
 		for (uint32_t i = 0; i < count; i++) {
 			if (known)
 				v1_col_u64(&column, values[rows[i].group]);

@@ -282,7 +282,7 @@ static int run_from(void *ctx, const struct query_key *key, uint64_t until,
 				 (const struct trace_seed *)(const void *)seeds, count, sink, err);
 }
 
-int follow_hold(struct follow *f, struct follow_held *held, struct err *err)
+int follow_hold(struct follow *f, int names, struct follow_held *held, struct err *err)
 {
 	struct trace_follow_state at;
 	*held = (struct follow_held){ 0 };
@@ -290,6 +290,8 @@ int follow_hold(struct follow *f, struct follow_held *held, struct err *err)
 		return 0;
 	take_turn(f);
 	trace_follow_state(f->trace, &at);
+	while (names && name_some(f, err))
+		;
 	held->named = f->sym && f->named >= prof_frame_count(f->prof);
 	int rc = f->came || !f->taken_ns || (held->named && f->fresh) ? publish(f, err) : 0;
 	held->slices = rc < 0 ? NULL : slices_grow_end(f->grow, at.read_bytes);

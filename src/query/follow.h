@@ -72,11 +72,11 @@ struct follow_held {
 };
 /**
  * follow_hold() - with opt.index: stop reading on for a moment, until follow_go_on(). Any thread;
- * one holds at a time, the others and the reading wait in turn. Cost: a snap, if anything came
- * since the last one, and slices_grow_end(). Return: 1; 0 it cannot be had of this recording;
- * negative errno.
+ * one holds at a time, the others and the reading wait in turn. @names: held->named is wanted, what
+ * came since is named first. Cost: a snap, if anything came since the last one, those names, and
+ * slices_grow_end(). Return: 1; 0 it cannot be had of this recording; negative errno.
  */
-int follow_hold(struct follow *follow, struct follow_held *held, struct err *err);
+int follow_hold(struct follow *follow, int names, struct follow_held *held, struct err *err);
 void follow_go_on(struct follow *follow);
 /**
  * follow_freep() - stop and let go; snaps that are held stay good. At most some 100 ms, where names

@@ -660,6 +660,9 @@ def test_a_recording_is_followed_while_it_is_written(byteledger, tmp_path, insta
             at = server.get("tree", at="500ms", cost="live")
             assert server.get("tree", at="500ms", cost="live", function_regex="^main$")["total"] == at["total"]
             assert server.get("tree", cost="allocated", function_regex="^no such$")["total"] == 0
+            rows = server.get("rows", by="function", cost="live", function_regex="^main$")["rows"]
+            assert max(rows["inclusive_live_bytes"]) > 0 and set(rows["peak_bytes"]) == set(rows["inclusive_peak_bytes"]) == {None}
+            assert 0 < max(server.get("rows", by="function", cost="peak", function_regex="^main$")["rows"]["inclusive_peak_bytes"])
             later = server.get("summary")
             assert later["generation"] > first["generation"]
             assert later["totals"]["allocations"] > first["totals"]["allocations"]
@@ -673,6 +676,9 @@ def test_a_recording_is_followed_while_it_is_written(byteledger, tmp_path, insta
             recorder.wait(20)
             done = server.get("summary")
             assert done["ended"] and not done["live"]
+            told = server.get("tree", cost="allocated", function_regex="^main$")["total"]
+            assert told == report(byteledger, path, "--function-regex", "^main$")["totals"]["allocated_bytes"] > 0
+            assert None not in server.get("rows", by="function", cost="live", function_regex="^main$")["rows"]["peak_bytes"]
             assert done["totals"]["allocations"] == report(byteledger, path)["totals"]["allocations"] >= 7000
             assert server.ask("/api/v1/events?topics=noise")[0] == 400
     finally:

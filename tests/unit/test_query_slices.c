@@ -212,7 +212,7 @@ static void hold_all(uint64_t events, struct follow_held *held)
 	struct err err = { 0 };
 	struct prof_totals totals;
 	for (uint64_t seen = 0;;) {
-		int rc = follow_hold(followed, held, &err);
+		int rc = follow_hold(followed, 0, held, &err);
 		assert_string_equal(err.msg, "");
 		if (rc == 0) { /* nothing came yet */
 			snap_unref(follow_wait(followed, seen, 20000000000ull));

@@ -66,12 +66,20 @@ const pause = (ms: number, signal: AbortSignal) =>
 	});
 
 /**
- * rest - of the time until the next question. The server waits, too: mostly the next one goes out at once, so that who stops hangs up on
- * the server, which ends the work then and not seconds later.
+ * rest - of the time until the next question. The server waits, too: mostly the next one goes out at once, and who stops hangs up on the
+ * server, which ends the work. Who stops in between says so, or the work went on until the server had waited in vain.
  */
-const rest = (ms: number, since: number, signal: AbortSignal) => {
+const rest = async (ms: number, since: number, url: string, signal: AbortSignal) => {
 	const left = Math.min(ms, 1000) - (performance.now() - since);
-	return left > 0 ? pause(left, signal) : Promise.resolve();
+	try {
+		if (left > 0)
+			await pause(left, signal);
+		else
+			signal.throwIfAborted();
+	} catch (stopped) {
+		void fetch(`${url}&stop=1`, { credentials: "same-origin", keepalive: true }).catch(() => undefined);
+		throw stopped;
+	}
 };
 
 /** ask - one question to its end; @progress is told how far a slow one is, @part gets answers about what was read so far. */
@@ -85,7 +93,7 @@ export async function ask<T>(path: string, signal: AbortSignal, progress?: (part
 			if (response.status === 202) {
 				const body = (await response.json()) as { progress?: number; retry_ms?: number };
 				progress?.(body.progress ?? 0);
-				await rest(body.retry_ms ?? 100, asked, signal);
+				await rest(body.retry_ms ?? 100, asked, url, signal);
 				continue;
 			}
 			if (!response.ok)
@@ -95,7 +103,7 @@ export async function ask<T>(path: string, signal: AbortSignal, progress?: (part
 				return body;
 			progress?.(body.progress ?? 0);
 			part?.(body);
-			await rest(body.retry_ms, asked, signal);
+			await rest(body.retry_ms, asked, url, signal);
 		}
 	} catch (error) {
 		if (error instanceof TypeError)
