@@ -145,6 +145,11 @@ static int start(struct serving *s, const struct serving_opt *opt, const char *c
 	return rc < 0 || opt->unheard ? rc : http_server_start(&http, &s->server, err);
 }
 
+int serving_given(const struct serving_opt *opt)
+{
+	return opt->http.token_file || opt->http.no_auth || opt->host_count || opt->http.cors;
+}
+
 struct serving *serving_new(const struct serving_opt *opt, const char *const *paths, size_t count,
 			    struct err *err)
 {

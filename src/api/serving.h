@@ -32,9 +32,12 @@ struct serving_opt {
 	size_t host_count;
 	const struct serving_more *more; /* NULL: nothing */
 	int wanted;                      /* --serve was given */
+	int opens;                       /* the reader's browser is to be started */
 	int quiet;
 	int unheard; /* nobody listens: for serving_ask() alone */
 };
+/** serving_given() - 1: something is said of who may ask. */
+int serving_given(const struct serving_opt *opt);
 struct serving;
 /**
  * serving_new() - listen and serve @paths (may be none; folders of recordings, stores of recorded

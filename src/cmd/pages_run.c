@@ -126,12 +126,11 @@ static int on_ready(void *ctx, struct err *err)
 	l->more = pages_live_take(&l->served, l->life);
 	struct serving_opt opt = l->job->serving;
 	opt.more = &l->more;
-	opt.quiet = 1;
 	l->serving = serving_new(&opt, NULL, 0, err);
 	if (!l->serving)
 		return err->code;
-	fprintf(stderr, "byteledger: serving %sv1/tree; the page: %s\n", serving_url(l->serving),
-		serving_url(l->serving));
+	const char *url = serving_url(l->serving);
+	cmd_say("serving %sv1/tree; the page: %s", url, url);
 	serving_tell_note(l->serving);
 	return 0;
 }

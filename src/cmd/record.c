@@ -21,6 +21,7 @@
 #include "query/query.h"
 #include "recorder/findings.h"
 #include "recorder/recorder.h"
+#include "recorder/started.h"
 #include "wire/heap_start.h"
 
 #define MS 1000000
@@ -229,6 +230,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 			return cmd_fail(&err);
 		cmd_say("serving %s", serving_url(serving));
 	}
+	int opened = serving && serving_open_page(&opt->serving, serving);
 	const struct recorder_opt how = {
 		.ears = { .ctx = serving, .tell = on_tell, .file = on_file, .reading = cmd_ears },
 		.pattern = opt->output,
@@ -278,9 +280,11 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	} else if (limits_check(&opt->limits, NULL, cmd_say_line)) {
 		failed = 1;
 	}
-	if (failed)
-		return CMD_ALERT;
-	return result.exit_status;
+	if (opened) {
+		cmd_say("the page stays until Ctrl-C");
+		signals_await();
+	}
+	return failed ? CMD_ALERT : result.exit_status;
 }
 
 int record_quietly(const char *output, char **argv, char *made, size_t size)

@@ -12,7 +12,6 @@ int sample_serve(void *run, struct err *err)
 	l->is_served = 1;
 	struct serving_opt opt = l->args->serving;
 	opt.more = &l->more;
-	opt.quiet = 1;
 	l->serving = serving_new(&opt, NULL, 0, err);
 	if (!l->serving)
 		return err->code;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c - `byteledger serve FILE...`: the web page and the API over recordings. */
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,9 +19,11 @@ struct serve {
 	size_t file_count;
 };
 
+enum { OPT_OPEN = 0x100 };
 static const struct argp_option options[] = {
 	{ "listen", 'l', "ADDR:PORT", 0,
 	  "Where to listen (default 127.0.0.1:17832; port 0: any free one)", 4 },
+	{ "open", OPT_OPEN, NULL, 0, "Start a browser on this desktop, too", 4 },
 	{ "quiet", 'q', NULL, 0, "Say nothing but errors", 4 },
 	{ 0 },
 };
@@ -37,6 +38,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'l':
 		s->serving.http.address = arg;
+		return 0;
+	case OPT_OPEN:
+		s->serving.opens = 1;
 		return 0;
 	case 'q':
 		s->serving.quiet = 1;
@@ -65,13 +69,12 @@ static int serve(const struct serve *s, struct err *err)
 		return err_set(err, signals, "cannot take signals");
 	CLEANUP(serving_freep)
 	struct serving *serving = serving_begin(&s->serving, s->files, s->file_count, err);
-	struct pollfd fd = { .fd = signals, .events = POLLIN };
-	if (serving && !s->serving.quiet) {
-		printf("%s\n", serving_url(serving));
-		fflush(stdout);
+	if (serving && !s->serving.quiet)
+		serving_tell_url(serving);
+	if (serving) {
+		serving_open_page(&s->serving, serving);
+		signals_wait(signals);
 	}
-	while (serving && !(poll(&fd, 1, -1) > 0 && started_signals(signals, 0)))
-		;
 	close(signals);
 	return serving ? 0 : err->code;
 }

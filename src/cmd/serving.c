@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/serving.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "api/desktop.h"
 #include "cmd/cmd.h"
 
-enum { OPT_SERVE = 0x2000, OPT_TOKEN, OPT_NO_AUTH, OPT_HOST, OPT_CORS };
+enum { OPT_SERVE = 0x2000, OPT_OPEN, OPT_TOKEN, OPT_NO_AUTH, OPT_HOST, OPT_CORS };
 
 static const struct argp_option guard_options[] = {
 	{ "token-file", OPT_TOKEN, "FILE", 0, "Ask clients for the token in FILE", 5 },
@@ -19,6 +21,9 @@ static const struct argp_option guard_options[] = {
 static const struct argp_option serve_option[] = {
 	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
 	  "Show the recording in the web browser while it is made (default 127.0.0.1:17832)", 5 },
+	{ "open", OPT_OPEN, NULL, 0,
+	  "The same, in a browser that is started on this desktop; the page stays until Ctrl-C",
+	  5 },
 	{ 0 },
 };
 
@@ -56,6 +61,9 @@ static error_t parse_serve(int key, char *arg, struct argp_state *state)
 		opt->wanted = 1;
 		opt->http.address = arg;
 		return 0;
+	case OPT_OPEN:
+		opt->wanted = opt->opens = 1;
+		return 0;
 	case ARGP_KEY_END:
 		if (!opt->wanted && serving_given(opt))
 			cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
@@ -71,11 +79,6 @@ const struct argp serving_argp = { .options = serve_option,
 				   .parser = parse_serve,
 				   .children = children };
 
-int serving_given(const struct serving_opt *opt)
-{
-	return opt->http.token_file || opt->http.no_auth || opt->host_count || opt->http.cors;
-}
-
 int serving_takes(struct serving_opt *opt, const char *word)
 {
 	if (!opt->wanted || opt->http.address ||
@@ -83,6 +86,21 @@ int serving_takes(struct serving_opt *opt, const char *word)
 		return 0;
 	opt->http.address = word;
 	return 1;
+}
+
+int serving_open_page(const struct serving_opt *opt, const struct serving *serving)
+{
+	struct err err = { 0 };
+	if (!opt->opens || desktop_open(serving_url(serving), &err) == 0)
+		return opt->opens;
+	cmd_fail(&err); /* it is served all the same */
+	return 0;
+}
+
+void serving_tell_url(const struct serving *serving)
+{
+	puts(serving_url(serving));
+	fflush(stdout);
 }
 
 void serving_tell_note(const struct serving *serving)

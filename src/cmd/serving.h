@@ -17,19 +17,19 @@
 extern const struct argp serving_guard_argp;
 /** serving_argp - the same and --serve [ADDR:PORT], for a command that records. */
 extern const struct argp serving_argp;
-/** serving_given() - 1: one of serving_guard_argp's options was. */
-int serving_given(const struct serving_opt *opt);
 /**
  * serving_takes() - is @word the address that --serve may have as the next word? Then it is taken:
  * 1.
  */
 int serving_takes(struct serving_opt *opt, const char *word);
 
+/** serving_open_page() - start the browser where --open asks for it: 1 it was; why not is said. */
+int serving_open_page(const struct serving_opt *opt, const struct serving *serving);
+/** serving_tell_url() - on stdout. */
+void serving_tell_url(const struct serving *serving);
 /** serving_tell_note() - the line on who can read what is served, where there is one; on stderr. */
 void serving_tell_note(const struct serving *serving);
-/**
- * serving_begin() - serving_new(); says on stderr who can read what is served, unless opt->quiet.
- */
+/** serving_begin() - serving_new(), and that line unless opt->quiet. */
 struct serving *serving_begin(const struct serving_opt *opt, const char *const *paths, size_t count,
 			      struct err *err);
 

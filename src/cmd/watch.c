@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -199,9 +198,7 @@ static int on_looked(void *ctx, struct watched *w, int mappings, struct err *err
 		return rc;
 	/* whoever read the lines has gone: what else was asked for goes on without them */
 	err_init(err);
-	__fpurge(l->args->result->to);
-	clearerr(l->args->result->to);
-	l->args->result->to = NULL;
+	result_let_go(l->args->result);
 	if (!l->args->history && !l->args->serving.wanted && !l->args->rule_count)
 		watchers_stop(l->watchers);
 	return 0;
@@ -232,18 +229,15 @@ static int serve(struct loop *l, struct err *err)
 	l->more = memory_live_more(&l->live);
 	struct serving_opt opt = l->args->serving;
 	opt.more = &l->more;
-	opt.quiet = 1;
 	l->serving = serving_new(&opt, l->live.files, l->live.file_count, err);
 	if (!l->serving)
 		return err->code;
 	const char *url = serving_url(l->serving);
-	if (l->args->is_server && !l->args->serving.quiet) {
-		printf("%s\n", url);
-		fflush(stdout);
-	}
 	if (!l->args->is_server)
-		fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics; the page: %s\n",
-			url, url, url);
+		cmd_say("serving %sdebug/memory and %smetrics; the page: %s", url, url, url);
+	else if (!l->args->serving.quiet)
+		serving_tell_url(l->serving);
+	serving_open_page(&l->args->serving, l->serving);
 	if (!l->args->serving.quiet)
 		serving_tell_note(l->serving);
 	return 0;

@@ -2,6 +2,7 @@
 #include "recorder/result.h"
 
 #include <errno.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,6 +72,13 @@ int result_end(struct result *result, struct err *err)
 	free(result->path);
 	result->name = result->path = NULL;
 	return bad ? err->code : 0;
+}
+
+void result_let_go(struct result *result)
+{
+	__fpurge(result->to);
+	clearerr(result->to);
+	result->to = NULL;
 }
 
 void result_fini(struct result *result)

@@ -35,6 +35,8 @@ int result_flush(FILE *to, struct err *err);
  * result_failed() - writing failed just now (errno): -EPIPE where the reader has gone, else why.
  */
 int result_failed(struct err *err);
+/** result_let_go() - whoever read it has gone: nothing more is written. */
+void result_let_go(struct result *result);
 /** result_end() - flush and close; an error if anything could not be written. */
 int result_end(struct result *result, struct err *err);
 void result_fini(struct result *result);

@@ -71,6 +71,22 @@ int started_signals(int fd, pid_t program)
 	return came && program <= 0;
 }
 
+void signals_wait(int fd)
+{
+	struct pollfd at = { .fd = fd, .events = POLLIN };
+	while (!(poll(&at, 1, -1) > 0 && started_signals(fd, 0)))
+		;
+}
+
+void signals_await(void)
+{
+	sigset_t set;
+	int came;
+	make_set(&set, 0);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigwait(&set, &came);
+}
+
 int started_has_ended(pid_t pid)
 {
 	siginfo_t info = { 0 };

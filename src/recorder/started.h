@@ -29,6 +29,10 @@ int started_begin(struct started *started, char **argv, struct err *err);
  * no program and a signal came, 0 else.
  */
 int started_signals(int fd, pid_t program);
+/** signals_wait() - until one comes by @fd (signals_open()). */
+void signals_wait(int fd);
+/** signals_await() - until one comes that ends commands. */
+void signals_await(void);
 /**
  * started_has_ended() - of a child of ours, whose status is still to be had afterwards. SIGCHLD
  * comes when it stops, too.

@@ -717,6 +717,30 @@ def test_a_command_that_records_serves_what_it_records(byteledger, tmp_path, ins
     assert out.returncode == 1 and "cannot listen" in out.stderr and "ran" not in out.stdout
 
 
+def test_a_browser_is_started_where_there_is_a_desktop(byteledger, tmp_path):
+    opener, seen = tmp_path / "bin" / "xdg-open", tmp_path / "seen"
+    opener.parent.mkdir()
+    opener.write_text(f'#!/bin/sh\necho "$1" > {seen}.new; mv {seen}.new {seen}\n')
+    opener.chmod(0o755)
+    command = [byteledger, "run", "-q", "-o", str(tmp_path / "x.blt"), "--serve=127.0.0.1:0", "--open", "--", "sh", "-c", "exit 3"]
+    desktop = dict(os.environ, DISPLAY=":9", PATH=f"{opener.parent}:{os.environ['PATH']}")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=desktop) as child:
+        for line in child.stderr:
+            if "stays until" in line:
+                break
+        else:
+            raise AssertionError("the page does not stay")
+        while not seen.exists():
+            time.sleep(0.05)
+        with urllib.request.urlopen(seen.read_text().strip() + "api/v1/summary", timeout=20) as answer:
+            assert json.loads(answer.read())["totals"]["allocations"] > 0
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 3
+    out = subprocess.run([w for w in command if w != "-q"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                         env={k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")})
+    assert out.returncode == 3 and "there is no desktop" in out.stderr and "hint: the page: http://127.0.0.1:" in out.stderr
+
+
 def test_a_running_process_is_shown_by_mapping(byteledger):
     target = subprocess.Popen(["sleep", "60"])
     child = subprocess.Popen([byteledger, "serve", "-p", str(target.pid), "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE,
