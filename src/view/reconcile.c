@@ -482,6 +482,23 @@ static void elsewhere(struct merge *m, const struct snapshot_region *r, uint64_t
 	}
 }
 
+/*
+ * An allocator's whose books nobody reads, as a 32-bit program's. Where each block is known the
+ * rest is free; else it is a heap that is not told apart.
+ */
+static void unread(struct merge *m, const struct snapshot_region *r, uint64_t at, uint64_t end,
+		   uint32_t kinds)
+{
+	struct snapshot_region heap = *r;
+	if (m->in->complete) {
+		by_pages(m, NULL, snapshot_string(m->s, r->label), at, end, kinds);
+		return;
+	}
+	heap.class = SHEET_RUNTIME;
+	heap.exact = 0;
+	elsewhere(m, &heap, at, end, kinds);
+}
+
 static void in_map(struct merge *m, const struct snapshot_region *r, uint64_t at, uint64_t end,
 		   uint32_t kinds)
 {
@@ -529,8 +546,9 @@ static void stretch(struct merge *m, const struct snapshot_region *r, uint64_t a
 			in_map(m, r, at, stop, kinds);
 			break;
 		default:
-			if (r->class == SHEET_FREE_PAGES ||
-			    (r->class == SHEET_UNEXPLAINED && holds_block(m, at, stop)))
+			if (r->class == SHEET_FREE_PAGES)
+				unread(m, r, at, stop, kinds);
+			else if (r->class == SHEET_UNEXPLAINED && holds_block(m, at, stop))
 				by_pages(m, NULL, snapshot_string(m->s, r->label), at, stop, kinds);
 			else
 				elsewhere(m, r, at, stop, kinds);

@@ -152,6 +152,24 @@ static void what_a_slab_holds_is_known_by_number_where_it_is_not_by_place(void *
 	sheet_free(s);
 }
 
+/* As of a 32-bit program, or of a version that is not known. */
+static void a_heap_that_nobody_reads_is_free_only_where_all_blocks_are_known(void **state)
+{
+	(void)state;
+	for (int complete = 0; complete < 2; complete++) {
+		struct scene x;
+		scene_init(&x, 4);
+		x.regions[0].class = SHEET_FREE_PAGES;
+		x.in.complete = complete;
+		block(&x, HEAP + PAGE, 1000, 0);
+		struct sheet *sheet = close_books(&x);
+		assert_int_equal(sheet->groups[0].live_bytes, 1000);
+		assert_int_equal(sheet->class_bytes[SHEET_FREE_PAGES], complete ? 3 * PAGE : 0);
+		assert_int_equal(sheet->class_bytes[SHEET_RUNTIME], complete ? 0 : 4 * PAGE - 1000);
+		sheet_free(sheet);
+	}
+}
+
 static void bytes_that_nobody_claims_are_unexplained_and_mappings_have_stacks(void **state)
 {
 	(void)state;
@@ -317,6 +335,7 @@ int main(void)
 		cmocka_unit_test(blocks_are_sorted_however_far_they_are_in_order),
 		cmocka_unit_test(a_page_goes_to_who_holds_it_and_comes_back_when_he_lets_go),
 		cmocka_unit_test(what_a_slab_holds_is_known_by_number_where_it_is_not_by_place),
+		cmocka_unit_test(a_heap_that_nobody_reads_is_free_only_where_all_blocks_are_known),
 		cmocka_unit_test(bytes_that_nobody_claims_are_unexplained_and_mappings_have_stacks),
 		cmocka_unit_test(where_frees_were_lost_the_walk_is_believed),
 		cmocka_unit_test(whatever_is_said_the_lines_add_up),
