@@ -38,7 +38,8 @@ void out_wrap(FILE *to, size_t width, size_t at, size_t indent, const char *text
 
 void out_wrap_beside(FILE *to, size_t width, size_t indent, const char *text, const char *right)
 {
-	size_t room = width - indent - strlen(right) - 1, fits = strlen(text);
+	/* two blanks between, or it reads like one line */
+	size_t room = width - indent - strlen(right) - 2, fits = strlen(text);
 	if (text_columns(text) > room) {
 		/* the last blank before the room ends */
 		fits = text_fit(text, room);
@@ -53,5 +54,5 @@ void out_wrap_beside(FILE *to, size_t width, size_t indent, const char *text, co
 	if (!*text)
 		return;
 	fprintf(to, "%*s", (int)indent, "");
-	out_wrap(to, width - strlen(right) - 1, indent, indent, text);
+	out_wrap(to, width - strlen(right) - 2, indent, indent, text);
 }

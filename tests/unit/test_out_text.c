@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "out/text_impl.h"
+#include "out/wrap.h"
 
 static void check_name(const char *from, const char *want)
 {
@@ -184,6 +185,21 @@ static char *render(const struct prof *prof, int width, int colour)
 		fail_msg("%s", err.msg);
 	fclose(to);
 	return text;
+}
+
+static void what_stands_at_the_end_of_a_line_stands_apart(void **state)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *to = open_memstream(&text, &size);
+	(void)state;
+	assert_non_null(to);
+	/* "one two three" would leave one blank only */
+	out_wrap_beside(to, 20, 0, "one two three four", "18 MiB");
+	out_wrap_beside(to, 20, 0, "one two four", "18 MiB");
+	fclose(to);
+	assert_string_equal(text, "one two       18 MiB\nthree four\none two four  18 MiB\n");
+	free(text);
 }
 
 static void losses_come_before_any_figure(void **state)
@@ -469,6 +485,7 @@ int main(void)
 		cmocka_unit_test(numbers_keep_three_digits),
 		cmocka_unit_test(text_is_cut_by_columns_not_bytes),
 		cmocka_unit_test(no_line_is_wider_than_the_page),
+		cmocka_unit_test(what_stands_at_the_end_of_a_line_stands_apart),
 		cmocka_unit_test(losses_come_before_any_figure),
 		cmocka_unit_test(json_lines_name_threads_and_mark_frees_that_nobody_saw),
 		cmocka_unit_test(sums_of_other_formats_stay_at_the_largest_number),
