@@ -177,7 +177,11 @@ static int add_procs(int dir, struct target_list *list, struct err *err)
 	int rc = 0;
 	while (rc == 0 && fgets(line, sizeof(line), file)) {
 		pid_t pid = (pid_t)strtol(line, NULL, 10);
-		if (pid > 0) /* 0: of another PID namespace */
+		char exe[4096];
+		/*
+		 * 0: of another PID namespace. Kernel threads and zombies have no memory to look at
+		 */
+		if (pid > 0 && proc_exe(pid, exe, sizeof(exe)) != -ENOENT)
 			rc = target_list_add(list, pid, err);
 	}
 	fclose(file);
