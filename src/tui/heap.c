@@ -49,6 +49,11 @@ void heap_view_freep(struct heap_view **view)
 	*view = NULL;
 }
 
+enum heap_screen heap_view_screen(const struct heap_view *view)
+{
+	return view->screen;
+}
+
 int heap_view_holds(const struct heap_view *view)
 {
 	return view->holds;

@@ -48,6 +48,7 @@ void heap_view_tabs(struct heap_view *view, const char *tabs);
 int heap_view_key(struct heap_view *view, int key, struct err *err);
 /** heap_view_draw() - all of @grid. */
 void heap_view_draw(struct heap_view *view, struct grid *grid);
+enum heap_screen heap_view_screen(const struct heap_view *view);
 /** heap_view_holds() - 1: the reader asked that nothing changes. */
 int heap_view_holds(const struct heap_view *view);
 /**

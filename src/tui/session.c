@@ -253,6 +253,28 @@ static int draw(struct heap_session *t)
 	return 0;
 }
 
+static int is_heaps(int screen)
+{
+	return screen == SCREEN_TREE || screen == SCREEN_TABLE;
+}
+
+/** is_other_heaps() - from the tree to the table of one moment, or back. */
+static int is_other_heaps(const struct heap_session *t, int screen)
+{
+	int shown = views_screen(t->views);
+	return is_heaps(shown) && shown != screen;
+}
+
+/** leave_whole() - the tree or table of another moment than the heap's own screens show. */
+static int leave_whole(struct heap_session *t)
+{
+	int screen = (int)heap_view_screen(t->view);
+	t->beside = 1;
+	return views_screen(t->views) == screen
+		       ? 0
+		       : views_show(t->views, (enum screen)screen, &t->err);
+}
+
 /** leads() - a digit: to another screen. 1: it was one; negative errno. */
 static int leads(struct heap_session *t, int key)
 {
@@ -266,7 +288,7 @@ static int leads(struct heap_session *t, int key)
 			heap_view_say(t->view, views_why_not(t->views, screen));
 		return 1;
 	}
-	if (t->view && (screen == SCREEN_TREE || screen == SCREEN_TABLE)) {
+	if (t->view && is_heaps(screen) && !(t->beside && is_other_heaps(t, screen))) {
 		t->beside = 0;
 		return heap_view_key(t->view, key, &t->err);
 	}
@@ -280,8 +302,11 @@ static int take(struct heap_session *t, int key)
 {
 	if (t->beside)
 		t->said[0] = '\0';
-	int rc = t->beside ? views_key(t->views, key, &t->err)
-			   : heap_view_key(t->view, key, &t->err);
+	int rc = t->beside ? 0 : heap_view_key(t->view, key, &t->err);
+	if (rc == 0 && !t->beside && (key == ',' || key == '.' || key == '<' || key == '>'))
+		rc = leave_whole(t);
+	if (rc == 0 && t->beside)
+		rc = views_key(t->views, key, &t->err);
 	if (rc == 0)
 		rc = leads(t, key);
 	if (rc)

@@ -305,6 +305,11 @@ int views_show(struct views *v, enum screen screen, struct err *err)
 	return 0;
 }
 
+int views_screen(const struct views *v)
+{
+	return (int)v->what.screen;
+}
+
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 static void next_by(struct views *v)

@@ -38,6 +38,8 @@ const char *views_tabs(const struct views *views);
 const char *views_why_not(const struct views *views, int screen);
 /** views_show() - @screen from here on; the next form of it where it is shown already. */
 int views_show(struct views *views, enum screen screen, struct err *err);
+/** views_screen() - which is shown; 0: none yet. */
+int views_screen(const struct views *views);
 /**
  * views_look() - whatever has come since; @still: the reader is at the keys. 0 or negative errno
  * with @err.

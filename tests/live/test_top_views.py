@@ -51,6 +51,26 @@ def test_the_balance_is_the_command_s_and_moves_through_the_recording(byteledger
     top.until("ended with 0")
 
 
+def test_the_tree_and_the_table_of_a_file_move_through_its_time(byteledger, recording, terminal):  # noqa: F811  pylint: disable=redefined-outer-name
+    top = terminal(byteledger, "top", recording, columns=100)
+    top.until("3tree 4tab")
+    top.keys("3", "<", "<", "<", "<", "<")
+    top.until("at 50.0 %")
+    then = json_of(byteledger, "report", "--format", "json", "--at", "50%", recording)["totals"]["leaked_bytes"]
+    end = time.monotonic() + 30
+    while not close(rows(lines := top.grid())[0][0], then):
+        assert time.monotonic() < end, (lines, then)
+        time.sleep(0.1)
+    top.keys("4")
+    while "▾" in "".join(lines := top.grid()) or "at 50.0 %" not in lines[1]:
+        assert time.monotonic() < end, lines
+        time.sleep(0.1)
+    top.keys("4")
+    top.until("whole recording")
+    top.keys("q")
+    top.until("ended with 0")
+
+
 def test_growth_is_the_page_s_and_begins_where_it_is_told(byteledger, program, terminal, tmp_path):  # noqa: F811  pylint: disable=redefined-outer-name
     path = str(tmp_path / "grows.blt")
     run = subprocess.Popen([byteledger, "run", "-q", "-o", path, "--", program, "on"])
