@@ -643,7 +643,7 @@ def test_a_budget_is_kept_from_the_first_call_on(byteledger, prog, threads, rate
 @pytest.mark.parametrize("computing,of_a_thread", [(7, -1), (0, 100)], ids=["beside others", "a thread for 100 calls"])
 def test_threads_that_call_are_told_by_their_own_time(byteledger, prog, computing, of_a_thread):
     """Beside threads that only compute, and where those that called in the last window are no more."""
-    with running(prog("callers"), str(computing), "2", str(of_a_thread)) as p, \
+    with running(prog("callers"), str(computing), "4", str(of_a_thread)) as p, \
             sampling(byteledger, "-p", p.pid, "--format", "json") as s:
         go(p)
         made = int(p.stdout.readline())
