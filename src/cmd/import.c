@@ -24,15 +24,11 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct import *import = state->input;
-	switch (key) {
-	case 'o':
-		import->out_path = cmd_take_recording(arg);
-		break;
-	default:
-		if (key == ARGP_KEY_END && import->path && !import->out_path)
-			cmd_usage("-o OUT is needed");
+	if (key == ARGP_KEY_END && import->path && !import->out_path)
+		cmd_usage("-o OUT is needed");
+	if (key != 'o')
 		return cmd_take_file(&import->path, key, arg);
-	}
+	import->out_path = cmd_take_recording(arg);
 	return 0;
 }
 

@@ -20,13 +20,9 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct info_args *args = state->input;
-	switch (key) {
-	case 'f':
-		args->json = cmd_take_json(arg);
-		break;
-	default:
+	if (key != 'f')
 		return cmd_take_file(&args->path, key, arg);
-	}
+	args->json = cmd_take_json(arg);
 	return 0;
 }
 

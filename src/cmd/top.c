@@ -38,17 +38,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int parse_pid(const char *text, pid_t *pid, struct err *err)
-{
-	char *end;
-	errno = 0;
-	long n = strtol(text, &end, 10);
-	if (errno || *end || end == text || n <= 0 || n > INT32_MAX)
-		return err_set(err, -EINVAL, "bad process id '%s'", text);
-	*pid = (pid_t)n;
-	return 0;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct top *t = state->input;
@@ -58,7 +47,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &t->selection;
 		break;
 	case OPT_PID:
-		rc = parse_pid(arg, &t->pid, &t->err);
+		t->pid = cmd_take_pid(arg);
 		break;
 	case OPT_NAME:
 		t->name = arg;

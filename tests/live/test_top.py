@@ -239,4 +239,4 @@ def test_a_process_that_is_not_there_is_said(byteledger, terminal):
     top.until(f"process {gone.pid}")
     top.until("ended with 1")
     done = subprocess.run([byteledger, "top", "-p", "0"], capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2 and "bad process id" in done.stderr
+    assert done.returncode == 2 and "is not a process id" in done.stderr
