@@ -271,8 +271,8 @@ static void put_help(struct grid *grid)
 		"left                        close it, or go to its caller",
 		"3 4                         call tree, table",
 		"2 5 6 7 8 9                 balance, growth, regions, pages, sampler, node",
-		", . < >                     what lived a hundredth, a tenth back and on; 3 4: as "
-		"now",
+		(", . < >                     what lived a hundredth, a tenth back and on; 3 4: as "
+		 "now"),
 		"c                           cost: live, peak, allocated, allocations, temporary",
 		"m                           merge by function, module, file, line",
 		"i                           tree from the allocating functions outwards",
