@@ -105,7 +105,8 @@ int recorder_may_create(const char *pattern, const char *exe, struct err *err)
 		rc = -errno;
 	}
 	if (rc < 0) {
-		err_set(err, rc, "cannot create a recording like '%s'", pattern);
+		err_set(err, rc, "cannot create a recording like '%s'%s", pattern,
+			rc == -ENODEV ? ", which is no file" : "");
 		err_hint(err, "the program was not started; -o names another file");
 	}
 	free(path);

@@ -70,7 +70,7 @@ def test_no_error_is_without_a_hint(byteledger, tmp_path):
     tried = [[*command, name] for command in reads for name in bad]
     tried += [["export", "--to", "json", "-o", to, "a.blt"] for to in ("none/out", "folder", "a.blt", "loop/out", "/proc/out", "x" * 300)]
     tried += [["report", "--store-symbols", "none"], ["regions", "-p", "999999999"], ["regions", "-p", "1", "--diff", "none"],
-              ["run", "-o", "-", "--", "true"], ["heap", "-o", "folder", "--", "true"], ["run", "-o", "none/x", "--", "true"],
+              ["run", "-o", "-", "--", "true"], ["heap", "-o", "/dev/null", "--", "true"], ["heap", "-o", "folder/none/", "--", "true"], ["run", "-o", "none/x", "--", "true"],
               ["import", "a.blt", "-o", "none/x"]]
     failed = 0
     for argv in tried:
