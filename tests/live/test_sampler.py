@@ -605,67 +605,6 @@ def test_a_go_program_is_sampled_and_its_collector_is_respected(byteledger, tmp_
     assert abs(size - 20000 * 5000) < 4 * error + 1, (size, error)
 
 
-def called(byteledger, prog, threads, rate, seconds, *options):
-    """A program at work, sampled for a while: (pairs a second meanwhile, the last JSON process, [(time, cost)] in ns)."""
-    with running(prog("calls"), str(threads), str(rate), str(seconds + 2)) as p:
-        go(p)
-        time.sleep(0.5)
-        done = subprocess.run([byteledger, "sample", "-p", str(p.pid), "--jsonl", "--interval", "500ms", "--duration", f"{seconds}s", *options],
-                              capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        rates = json.loads(p.stdout.readline())["by_second"][1:seconds]
-    shown = [json.loads(line)["processes"][0] for line in done.stdout.splitlines()]
-    spent, before, costs = 0, 0, []
-    for q in shown: # each call at the price that was known then: what the machine does beside it changes it
-        spent += (q["cost"]["hits"] - before) * q["cost"]["ns_per_hit"]
-        before = q["cost"]["hits"]
-        costs.append((q["runtime_ns"], spent, q["cost"]["overdrawn_ns"]))
-    return sum(rates) / len(rates), shown[-1], costs
-
-
-@pytest.mark.parametrize("threads,rate", [(1, 0), (2, 600000)], ids=["a loop", "at a pace"])
-def test_a_budget_is_kept_from_the_first_call_on(byteledger, prog, threads, rate):
-    pairs, last, costs = called(byteledger, prog, threads, rate, 5)
-    assert last["cost"]["duty"] < 0.5
-    # what the purse holds at first, what it earns, and what was spent beyond it at most, once: it is earned back before more is
-    # spent. How much that is depends on how soon byteledger runs when the kernel has woken it, which is the machine's; so does
-    # the price of a call, which is known by tenths. Without a budget it were sixty times as much.
-    for at, cost, overdrawn in costs:
-        assert cost < 1.5 * (0.0085 * at + 6e6) + 1.1 * overdrawn, (at, cost, overdrawn)
-    # a loop without time to spare, too, is told with an error that is of use
-    seconds = last["runtime_ns"] / 1e9
-    got, error = last["estimated_allocations"] / seconds, last["error_allocations"] / seconds
-    assert abs(got - pairs) < 5 * error, (pairs, got, error)
-    if not rate:
-        assert error < 1.5 * got, (got, error)
-
-
-@pytest.mark.parametrize("computing,of_a_thread", [(7, -1), (0, 100)], ids=["beside others", "a thread for 100 calls"])
-def test_threads_that_call_are_told_by_their_own_time(byteledger, prog, computing, of_a_thread):
-    """Beside threads that only compute, and where those that called in the last window are no more."""
-    with running(prog("callers"), str(computing), "4", str(of_a_thread)) as p, \
-            sampling(byteledger, "-p", p.pid, "--format", "json") as s:
-        go(p)
-        made = int(p.stdout.readline())
-        got = json.loads(end(s))["processes"][0]
-    told, error = got["estimated_allocations"], got["error_allocations"]
-    assert got["cost"]["duty"] < 0.9
-    assert abs(told - made) < 3 * error, (told, error, made)
-    assert error < 2 * told, (told, error, made) # 0.15 to 1.42 of it in 30 runs; without a clock of each thread's own, nothing held
-
-
-def test_few_calls_are_seen_all_of_the_time(byteledger, prog):
-    """It begins when the probes are in, and they stay until it has ended: what it made is what was seen, however late either runs.
-    At 7 us a call, on a machine that others make slow, 2,000 of them a second are more than the budget, and not few."""
-    with running(prog("calls"), "1", "500", "2") as p, \
-            sampling(byteledger, "-p", p.pid, "--all", "--budget", "1", "--format", "json") as s:
-        go(p)
-        made = json.loads(p.stdout.readline())["pairs"]
-        got = json.loads(end(s))["processes"][0]
-    assert got["cost"]["duty"] > 0.5
-    assert abs(got["estimated_allocations"] - made) < 0.25 * made, (got["estimated_allocations"], made)
-
-
 @pytest.mark.parametrize("options", [(), ("--leaks",)], ids=["calls", "leaks"])
 def test_a_program_that_samples_itself_is_taken_at_its_word(byteledger, prog, options):
     """By the otel_memory contract: semaphores, arguments in registers and in memory, weights, frees."""
