@@ -27,16 +27,15 @@
 #define IDLE_MIN (64u << 10)
 
 /*
- * runtime.gcControllerState of Go 1.19 (goal: 1.21) to 1.26, words: growth in per cent, memory
- * limit, least heap, ..., goal, ..., in use, released, free
+ * runtime.gcControllerState of Go 1.19 to 1.26, words: growth in per cent, memory limit, least
+ * heap, ..., goal, and so far behind the goal: in use, released, free
  */
-#define PACE_WORDS 37u
 #define PACE_LIMIT 1u
 #define PACE_LEAST 2u
-#define PACE_GOAL 9u
-#define PACE_USED 34u
-#define PACE_RELEASED 35u
-#define PACE_FREE 36u
+#define PACE_USED 25u
+#define PACE_RELEASED 26u
+#define PACE_FREE 27u
+#define PACE_BEHIND 28u
 #define PACE_HEAP_MIN (4ull << 20) /* with GOGC=100 */
 
 enum { DEAD, IN_USE, MANUAL }; /* manual: stacks and work buffers */
@@ -56,6 +55,13 @@ static const struct layout layouts[] = {
 	{ "1.18 to 1.20", 8, 96, 98, 99, 104 },
 };
 #define LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
+
+/* Where the goal stands: what the pacer remembers in front of it has changed. */
+static const uint8_t pace_goals[] = {
+	9,  /* 1.21 or later: four ratios of cycles that ended */
+	6,  /* 1.20: one */
+	13, /* 1.19: the state of a controller */
+};
 
 struct span {
 	uint64_t start, end,
@@ -78,8 +84,8 @@ struct go {
 	unsigned bad;
 	double consistency; /* per cent */
 	uint64_t used;      /* bytes of spans in use */
-	uint64_t pace[PACE_WORDS];
-	int paced;
+	int paced, gc_percent;
+	uint64_t goal_bytes, idle_bytes, released_bytes;
 };
 
 static uint64_t u64_at(const char *bytes)
@@ -320,24 +326,34 @@ static int read_spans(struct go *go)
 /*
  * Its bytes in use are the spans', its least heap goes by its growth: nothing else looks like that.
  */
+static int is_pace(const struct go *go, const uint64_t *w, const uint64_t *goal)
+{
+	int percent = (int)(uint32_t)w[0];
+	uint64_t used = goal[PACE_USED];
+	return !(w[0] >> 32) && percent >= -1 && w[PACE_LIMIT] && w[PACE_LIMIT] <= INT64_MAX &&
+	       used % PAGE_BYTES == 0 && goal[PACE_RELEASED] % 4096 == 0 &&
+	       goal[PACE_FREE] % 4096 == 0 && used >= go->used - go->used / 8 &&
+	       used <= go->used + go->used / 8 && !(goal[PACE_RELEASED] >> 47) &&
+	       !(goal[PACE_FREE] >> 47) &&
+	       (percent >= 0 ? w[PACE_LEAST] == PACE_HEAP_MIN * (uint64_t)percent / 100
+			     : *goal == UINT64_MAX);
+}
+
 static int look_for_pace(void *ctx, const struct scan_block *block)
 {
 	struct go *go = ctx;
-	for (size_t i = 0; i < block->count && i + PACE_WORDS <= block->ahead; i++) {
-		const uint64_t *w = block->words + i;
-		int percent = (int)(uint32_t)w[0];
-		if (w[0] >> 32 || percent < -1 || !w[PACE_LIMIT] || w[PACE_LIMIT] > INT64_MAX ||
-		    w[PACE_USED] % PAGE_BYTES || w[PACE_RELEASED] % 4096 || w[PACE_FREE] % 4096 ||
-		    w[PACE_USED] < go->used - go->used / 8 ||
-		    w[PACE_USED] > go->used + go->used / 8 || w[PACE_RELEASED] >> 47 ||
-		    w[PACE_FREE] >> 47 ||
-		    (percent >= 0 ? w[PACE_LEAST] != PACE_HEAP_MIN * (uint64_t)percent / 100
-				  : w[PACE_GOAL] != UINT64_MAX))
-			continue;
-		memcpy(go->pace, w, sizeof(go->pace));
-		go->paced = 1;
-		return 1;
-	}
+	for (size_t i = 0; i < block->count; i++)
+		for (size_t k = 0; k < sizeof(pace_goals); k++) {
+			const uint64_t *w = block->words + i, *goal = w + pace_goals[k];
+			if (i + pace_goals[k] + PACE_BEHIND > block->ahead || !is_pace(go, w, goal))
+				continue;
+			go->paced = 1;
+			go->gc_percent = (int)(uint32_t)w[0];
+			go->goal_bytes = *goal;
+			go->idle_bytes = goal[PACE_FREE];
+			go->released_bytes = goal[PACE_RELEASED];
+			return 1;
+		}
 	return 0;
 }
 
@@ -509,10 +525,10 @@ static int tell(struct go *go, struct allocator_reading *heap, struct allocator_
 	*a = *heap;
 	if (go->paced) {
 		a->paced = 1;
-		a->gc_percent = (int)(uint32_t)go->pace[0];
-		a->goal_bytes = go->pace[PACE_GOAL];
-		a->idle_bytes = go->pace[PACE_FREE];
-		a->released_bytes = go->pace[PACE_RELEASED];
+		a->gc_percent = go->gc_percent;
+		a->goal_bytes = go->goal_bytes;
+		a->idle_bytes = go->idle_bytes;
+		a->released_bytes = go->released_bytes;
 	}
 	snprintf(a->allocator, sizeof(a->allocator), "Go heap");
 	snprintf(a->how, sizeof(a->how), "every one of %zu spans, laid out as in Go %s (%s)",
@@ -597,9 +613,7 @@ static int judge_and_tell(struct go *go)
 	for (size_t i = 0; i < go->count; i++)
 		go->used +=
 			go->spans[i].state == IN_USE ? go->spans[i].end - go->spans[i].start : 0;
-	/* older ones lay it out otherwise, or keep the goal elsewhere */
-	if (go->layout && go->layout != &layouts[2])
-		scan_data(go->b, go->memory, 0, look_for_pace, go);
+	scan_data(go->b, go->memory, 0, look_for_pace, go);
 	int rc = heaps_judge(go->b, go->memory, labels[0], go->consistency);
 	if (rc == 1) {
 		rc = heaps_claim(go->b, claims, REGION_RUNTIME, labels, "Go");

@@ -2,6 +2,7 @@
 """Odd stacks: pages that are closed while something further in allocates, where no read of ours may fault; large frames."""
 import json
 import os
+import re
 import resource
 import subprocess
 import time
@@ -60,19 +61,23 @@ def test_stacks_go_on_where_go_and_c_call_each_other(record, byteledger, gocgo):
     """C runs on the thread's stack and Go on a goroutine's: each of the three ways to C's malloc is told to its beginning."""
     done = record([gocgo, "500"])
     assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr
-    assert "gap" not in done.report()["partial_stacks"]["by_reason"], done.report()["partial_stacks"]
+    with open(gocgo, "rb") as file:
+        minor = int(re.search(rb"\xff Go buildinf:.{19}go1\.([0-9]+)", file.read(), re.DOTALL)[1])
+    # Go before 1.21 keeps no frame pointer where it goes to a thread's stack: what the runtime itself allocates there begins there
+    cut = set() if minor >= 21 else {"runtime.rt0_go.abi0", "runtime.systemstack.abi0"}
     counted = {}
     folded = subprocess.run([byteledger, "export", "--to", "folded", "--cost", "allocations", done.path], check=True,
                             capture_output=True, text=True, timeout=60).stdout
     for line in folded.splitlines():
         frames, _, number = line.rpartition(" ")
         names = frames.split(";")
+        assert names[0] != "[partial: gap]" or names[1] in cut, line
         if names[-1] == "keep":
             ways = [name for name in names if name.startswith("main.") and not name.startswith("main._C")]
             counted[tuple(ways), "runtime.goexit.abi0" in names, "crosscall2" in names] = int(number)
     assert counted == {(("main.main", "main.allocate"), True, False): 500,
                        (("main.main", "main.byCallback", "main.goBack", "main.allocate"), True, True): 500,
-                       (("main.main.gowrap1", "main.beside", "main.allocate"), True, False): 500}, counted
+                       (("main.main.gowrap1" if minor >= 22 else "main.main.func1", "main.beside", "main.allocate"), True, False): 500}, counted
 
 
 def test_pages_have_the_stacks_of_go_that_calls_c(byteledger, gocgo, tmp_path):
