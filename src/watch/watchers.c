@@ -19,6 +19,8 @@ struct watchers {
 	int stop;
 	uint64_t more_due_ns; /* when to look for restarts and children */
 	int full, waiting;    /* said so */
+	int looked;           /* one of them could be read, once at least */
+	struct err refused;   /* the last one that could not: why, until it is told */
 };
 
 static void PRINTF(2, 3) say(const struct watchers *l, const char *format, ...)
@@ -91,6 +93,23 @@ static void sum_others(struct watchers *l, struct watched *w)
 	w->others_pss_bytes = first == w ? pss : UINT64_MAX;
 }
 
+/*
+ * A process that may not be read is no reason to end for the others; where there are none, the
+ * watch fails by it (watchers_run()) and it is not told twice.
+ */
+static void tell_refused(struct watchers *l)
+{
+	if (l->refused.code)
+		warn(l, &l->refused);
+	l->refused.code = 0;
+}
+
+static void refuse(struct watchers *l, const struct err *why)
+{
+	tell_refused(l);
+	l->refused = *why;
+}
+
 /* Return: negative errno where going on makes no sense. */
 static int look(struct watchers *l, struct watched *w, struct err *err)
 {
@@ -105,9 +124,10 @@ static int look(struct watchers *l, struct watched *w, struct err *err)
 		if (rc == -ESRCH || rc == -ENODATA)
 			say(l, "process %d has ended", (int)w->pid);
 		else
-			warn(l, err);
+			refuse(l, err);
 		return 0;
 	}
+	l->looked = 1;
 	if (rc < 0) {
 		warn(l, err); /* a full disk, say: the watch goes on without */
 		rc = 0;
@@ -248,6 +268,8 @@ int watchers_run(struct watchers *l, struct err *err)
 			if (watch_due_ns(w->watch) < next)
 				next = watch_due_ns(w->watch);
 		}
+		if (l->looked || alive(l) || l->opt.targets->name)
+			tell_refused(l);
 		if (l->opt.ears.turned)
 			l->opt.ears.turned(l->opt.ears.ctx);
 		if (l->opt.end_ns && clock_ns(CLOCK_MONOTONIC) >= l->opt.end_ns) {
@@ -257,6 +279,11 @@ int watchers_run(struct watchers *l, struct err *err)
 		if (!l->stop && (alive(l) || l->opt.targets->name))
 			wait_for(l, next);
 	}
+	if (on == 0 && l->refused.code && !l->looked && !l->stop) {
+		*err = l->refused;
+		return err->code;
+	}
+	tell_refused(l);
 	return on < 0 ? on : 0;
 }
 

@@ -45,7 +45,7 @@ struct watchers *watchers_new(const struct watchers_opt *opt, const struct targe
 			      struct err *err);
 /**
  * watchers_run() - until all have ended (a name is waited for), the time is over, or
- * watchers_stop(). 0 or negative errno with @err.
+ * watchers_stop(). 0 or negative errno with @err, as where none of them may be read.
  */
 int watchers_run(struct watchers *watchers, struct err *err);
 /** watchers_stop() - after this turn; from the ears. */

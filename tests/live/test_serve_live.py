@@ -4,12 +4,15 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
+
+import pytest
 
 from test_serve import Server, report
 
@@ -156,3 +159,21 @@ def test_a_running_process_is_shown_by_mapping(byteledger):
     for words in (["-p", str(os.getpid()), "x.blt"], []):
         out = subprocess.run([byteledger, "serve", *words], capture_output=True, text=True, timeout=20)
         assert out.returncode == 2 and "hint:" in out.stderr
+
+
+def test_a_process_that_may_not_be_read_is_an_error(byteledger):
+    """Whoever watches only what it may not read ends with 1 and one error; beside a process that it may read it goes on, and says so."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root, to become somebody else")
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    for words in (["serve", "-l", "127.0.0.1:0"], ["regions", "--serve", "127.0.0.1:0"], ["regions", "--watch", "1"]):
+        done = subprocess.run([*nobody, byteledger, *words, "-p", str(os.getpid())], cwd="/", capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1, (words, done.stderr)
+        assert len(re.findall("^byteledger: cannot read .*: Permission denied$", done.stderr, re.M)) == 1, done.stderr
+        assert len(re.findall("^hint: it belongs to user 0", done.stderr, re.M)) == 1, done.stderr
+    with subprocess.Popen([*nobody, "sleep", "60"]) as own:
+        done = subprocess.run([*nobody, byteledger, "regions", "--watch", "0.1", "--duration", "300ms", "-p", str(os.getpid()), "-p", str(own.pid)],
+                              cwd="/", capture_output=True, text=True, timeout=60, check=False)
+        own.kill()
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall("^byteledger: cannot read .*: Permission denied$", done.stderr, re.M)) == 1, done.stderr
