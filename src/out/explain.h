@@ -20,6 +20,12 @@ struct jsonw;
  * is open.
  */
 void out_explain_members(struct jsonw *json, const struct explain *explain, size_t most);
+struct buf;
+/**
+ * out_explain_verdict() - the sheet in plain words, the first lines of out_explain_text(): some
+ * lines, the last one without its end.
+ */
+void out_explain_verdict(struct buf *to, const struct explain *explain);
 /**
  * out_explain_text() - for people, opt->width columns (0: 100); opt->limit groups under a line (0:
  * 5).

@@ -276,6 +276,23 @@ static void put_beside(struct jsonw *j, const struct explain *e, size_t most)
 	jsonw_array_end(j);
 }
 
+/** put_verdict() - the sheet in plain words, a sentence or some an entry. */
+static void put_verdict(struct jsonw *j, const struct explain *e)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	out_explain_verdict(&text, e);
+	char *line = (char *)(uintptr_t)buf_cstr(&text), *next;
+	jsonw_line(j);
+	jsonw_array(j, "verdict");
+	for (; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		jsonw_str(j, NULL, line);
+	}
+	jsonw_array_end(j);
+}
+
 static void put_advice(struct jsonw *j, const struct explain *e)
 {
 	jsonw_line(j);
@@ -428,6 +445,7 @@ static void put_rest(struct jsonw *j, const struct explain *e)
 		jsonw_object_end(j);
 	}
 	jsonw_array_end(j);
+	put_verdict(j, e);
 	put_advice(j, e);
 	put_allocators(j, e);
 	jsonw_object(j, "contradictions");

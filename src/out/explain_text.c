@@ -10,13 +10,12 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "out/explain.h"
+#include "out/explain_impl.h"
 #include "out/wrap.h"
 
 #define WIDTH 100u
 #define GROUPS 5u
 #define FOLD_NAMED 52429 /* a twentieth of a MiB */
-#define FOLD_PERCENT 1   /* of RSS: what is less stands in one line with others */
 
 struct page {
 	FILE *to;
@@ -31,12 +30,6 @@ struct page {
 static int is_nothing(uint64_t bytes, uint64_t line)
 {
 	return bytes < FOLD_NAMED && bytes < line / 100;
-}
-
-static const char *mib(char to[TEXT_NUMBER_MAX], uint64_t bytes)
-{
-	snprintf(to, TEXT_NUMBER_MAX, "%.1f", (double)bytes / 1048576);
-	return to;
 }
 
 static const char *shown(struct buf *to, const char *name, int ascii, size_t columns)
@@ -68,11 +61,11 @@ static void name_groups(struct page *p, unsigned class, size_t most, struct buf 
 		}
 		buf_printf(to, "%s%s %s", shown_count ? ", " : "",
 			   shown(&name, explain_group_name(p->e, ranked[i].group), p->ascii, 48),
-			   mib(n, ranked[i].bytes));
+			   explain_mib(n, ranked[i].bytes));
 		shown_count++;
 	}
 	if (!is_nothing(rest, line))
-		buf_printf(to, ", others %s", mib(n, rest));
+		buf_printf(to, ", others %s", explain_mib(n, rest));
 	free(ranked);
 }
 
@@ -80,7 +73,7 @@ static void name_groups(struct page *p, unsigned class, size_t most, struct buf 
 
 static int is_small(const struct page *p, uint64_t bytes)
 {
-	return bytes < p->e->sheet->rss_bytes / 100 * FOLD_PERCENT;
+	return explain_is_small(p->e, bytes);
 }
 
 static void put_line(struct page *p, uint64_t bytes, const char *text)
@@ -88,7 +81,7 @@ static void put_line(struct page *p, uint64_t bytes, const char *text)
 	char n[TEXT_NUMBER_MAX];
 	double percent =
 		p->e->sheet->rss_bytes ? 100.0 * (double)bytes / (double)p->e->sheet->rss_bytes : 0;
-	fprintf(p->to, "%8s %5.1f  ", mib(n, bytes), percent);
+	fprintf(p->to, "%8s %5.1f  ", explain_mib(n, bytes), percent);
 	out_wrap(p->to, p->width, 16, 16, text);
 }
 
@@ -100,7 +93,7 @@ static void fold(struct page *p, uint64_t bytes, const char *text)
 	if (bytes < FOLD_NAMED) /* it would be told as 0.0 */
 		return;
 	buf_printf(&p->fold, "%s%s %s", p->fold.len ? "; " : "", shown(&name, text, p->ascii, 48),
-		   mib(n, bytes));
+		   explain_mib(n, bytes));
 }
 
 static void line_or_fold(struct page *p, uint64_t bytes, const char *line, const char *name)
@@ -111,36 +104,6 @@ static void line_or_fold(struct page *p, uint64_t bytes, const char *line, const
 		fold(p, bytes, name);
 	else
 		put_line(p, bytes, line);
-}
-
-static const char *keeper(const struct explain *e)
-{
-	static const struct {
-		const char *allocator, *name;
-	} names[] = { { "glibc malloc", "glibc" },
-		      { "jemalloc", "jemalloc" },
-		      { "tcmalloc", "tcmalloc" },
-		      { "mimalloc", "mimalloc" } };
-	uint64_t most = 0;
-	const char *best = "the allocator";
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		uint64_t bytes = explain_line_bytes(e, SHEET_FREE_PAGES, names[i].allocator) +
-				 explain_line_bytes(e, SHEET_HOLES, names[i].allocator) +
-				 explain_line_bytes(e, SHEET_METADATA, names[i].allocator);
-		if (bytes > most) {
-			most = bytes;
-			best = names[i].name;
-		}
-	}
-	return best;
-}
-
-static int has_slabs(const struct explain *e)
-{
-	for (size_t i = 0; i < e->snapshot->unit_count; i++)
-		if (e->snapshot->units[i].kind == SNAPSHOT_SLAB)
-			return 1;
-	return 0;
 }
 
 static void put_live(struct page *p)
@@ -159,7 +122,7 @@ static void put_live(struct page *p)
 	if (!other)
 		return;
 	buf_clear(&text);
-	buf_printf(&text, "in use by %s's own word, not recorded", keeper(e));
+	buf_printf(&text, "in use by %s's own word, not recorded", explain_keeper(e));
 	uint64_t count = 0;
 	for (size_t i = 0; i < e->snapshot->size_count; i++)
 		count += e->snapshot->sizes[i].count;
@@ -201,11 +164,11 @@ static void put_free(struct page *p)
 	char text[256], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
 	if (!is_small(p, pages) && waste && is_small(p, waste)) {
 		snprintf(text, sizeof(text), "free pages that %s keeps %s, rounding of blocks %s",
-			 keeper(p->e), mib(a, pages), mib(b, waste));
+			 explain_keeper(p->e), explain_mib(a, pages), explain_mib(b, waste));
 		put_line(p, pages + waste, text);
 		return;
 	}
-	snprintf(text, sizeof(text), "free pages that %s keeps", keeper(p->e));
+	snprintf(text, sizeof(text), "free pages that %s keeps", explain_keeper(p->e));
 	line_or_fold(p, pages, text, "free pages");
 	line_or_fold(p, waste, "rounding of blocks up to their slots", "rounding of blocks");
 }
@@ -217,7 +180,7 @@ static void put_books(struct page *p)
 	char text[64];
 	line_or_fold(p, sheet->class_bytes[SHEET_CACHES], "caches: freed, but kept for a thread",
 		     "caches");
-	snprintf(text, sizeof(text), "%s's headers", keeper(p->e));
+	snprintf(text, sizeof(text), "%s's headers", explain_keeper(p->e));
 	line_or_fold(p, sheet->class_bytes[SHEET_METADATA], "allocators' headers and tables", text);
 }
 
@@ -228,14 +191,15 @@ static void put_holes(struct page *p)
 	CLEANUP(buf_fini) struct buf name = { 0 }, text = { 0 };
 	char n[TEXT_NUMBER_MAX], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
 	uint64_t holes = sheet->class_bytes[SHEET_HOLES], rest = 0;
-	const char *units = has_slabs(e) ? "slabs" : "pages";
+	const char *units = explain_has_slabs(e) ? "slabs" : "pages";
 	size_t count, others = 0;
 	if (is_small(p, holes)) {
 		fold(p, holes, "holes beside live blocks");
 		return;
 	}
 	buf_printf(&text, "holes: free, but %s with a live block%s",
-		   has_slabs(e) ? "in a slab" : "on a page", e->recorded ? "; held by" : "");
+		   explain_has_slabs(e) ? "in a slab" : "on a page",
+		   e->recorded ? "; held by" : "");
 	put_line(p, holes, buf_cstr(&text));
 	struct explain_ranked *ranked = e->recorded ? explain_rank(e, SHEET_HOLES, &count) : NULL;
 	for (size_t i = 0; ranked && i < count; i++) {
@@ -245,13 +209,13 @@ static void put_holes(struct page *p)
 			others++;
 			continue;
 		}
-		fprintf(p->to, "%8s        ", mib(n, ranked[i].bytes));
+		fprintf(p->to, "%8s        ", explain_mib(n, ranked[i].bytes));
 		buf_clear(&text);
 		buf_puts(&text, shown(&name, explain_group_name(e, ranked[i].group), p->ascii, 40));
 		if (ranked[i].group < sheet->group_count)
 			buf_printf(&text, "  %s MiB in %s blocks on %s MiB of %s (%.0f %% full)",
-				   mib(a, g->live_bytes), text_grouped(b, g->blocks),
-				   mib(c, g->unit_bytes), units,
+				   explain_mib(a, g->live_bytes), text_grouped(b, g->blocks),
+				   explain_mib(c, g->unit_bytes), units,
 				   g->unit_bytes
 					   ? 100.0 * (double)(g->live_bytes + g->waste_bytes) /
 						     (double)g->unit_bytes
@@ -259,7 +223,7 @@ static void put_holes(struct page *p)
 		out_wrap(p->to, p->width, 16, 18, buf_cstr(&text));
 	}
 	if (rest)
-		fprintf(p->to, "%8s        %zu others\n", mib(n, rest), others);
+		fprintf(p->to, "%8s        %zu others\n", explain_mib(n, rest), others);
 	free(ranked);
 }
 
@@ -282,10 +246,10 @@ static void name_touched(struct page *p, const char *label, struct buf *to)
 		buf_printf(
 			to, "%s%s %s", i ? ", " : "",
 			shown(&name, frame.function ? frame.function : frame.module, p->ascii, 48),
-			mib(n, touch->bytes));
+			explain_mib(n, touch->bytes));
 	}
 	if (!is_nothing(rest, most))
-		buf_printf(to, ", others %s", mib(n, rest));
+		buf_printf(to, ", others %s", explain_mib(n, rest));
 }
 
 static void put_mapped(struct page *p)
@@ -318,13 +282,14 @@ static void put_runtime(struct page *p)
 			continue;
 		if (explain_is_walked(sheet, line))
 			snprintf(text, sizeof(text), "%s: %s in use%s, %s free beside it",
-				 line->label, mib(a, sheet->runtime_live_bytes),
+				 line->label, explain_mib(a, sheet->runtime_live_bytes),
 				 strcmp(line->label, "Go heap") ? "" : " or not yet collected",
-				 mib(b, sheet->runtime_hole_bytes + sheet->runtime_free_bytes));
+				 explain_mib(b, sheet->runtime_hole_bytes +
+							sheet->runtime_free_bytes));
 		else if (explain_counted(p->e, line) != UINT64_MAX)
 			snprintf(text, sizeof(text),
 				 "%s: %s in use when it last collected; the rest not told apart",
-				 line->label, mib(a, explain_counted(p->e, line)));
+				 line->label, explain_mib(a, explain_counted(p->e, line)));
 		else
 			snprintf(text, sizeof(text), "%s: live, garbage and free, not told apart",
 				 line->label);
@@ -402,7 +367,7 @@ static void put_heading(struct page *p)
 		 e->snapshot->start_age_ns ? text_duration(age, e->snapshot->start_age_ns) : "",
 		 e->snapshot->start_age_ns ? " after its start" : "");
 	snprintf(right, sizeof(right), "RSS %s MiB, %.2f %% explained",
-		 mib(rss, e->sheet->rss_bytes), explained(e));
+		 explain_mib(rss, e->sheet->rss_bytes), explained(e));
 	size_t used = text_columns(left) + text_columns(right);
 	if (used + 2 <= p->width)
 		fprintf(p->to, "%s%*s%s\n", left, (int)(p->width - used), "", right);
@@ -413,86 +378,15 @@ static void put_heading(struct page *p)
 /* In plain words: what the program uses, and what became of the rest. */
 static void put_verdict(struct page *p)
 {
-	const struct explain *e = p->e;
-	const struct sheet *sheet = e->sheet;
 	CLEANUP(buf_fini) struct buf text = { 0 };
-	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
-	uint64_t heap = sheet->class_bytes[SHEET_LIVE], objects = sheet->runtime_live_bytes,
-		 unknown = 0;
-	explain_not_walked(e, &objects, &unknown);
-	uint64_t pages = sheet->class_bytes[SHEET_FREE_PAGES],
-		 holes = sheet->class_bytes[SHEET_HOLES];
-	uint64_t pools = sheet->runtime_hole_bytes + sheet->runtime_free_bytes,
-		 free_bytes = pages + holes + pools;
-	uint64_t uses =
-		heap + objects + sheet->class_bytes[SHEET_MMAP] + sheet->class_bytes[SHEET_NAMED];
-	char which[128] = "", c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
-	if (objects && heap)
-		snprintf(which, sizeof(which), ": %s by malloc, %s as objects of its runtime",
-			 mib(c, heap), mib(d, objects));
-	char sizes[6][48];
-	const uint64_t bytes[6] = {
-		uses,    free_bytes,
-		pages,   holes,
-		unknown, sheet->unexplained_bytes > 0 ? (uint64_t)sheet->unexplained_bytes : 0
-	};
-	for (unsigned i = 0; i < 6; i++)
-		snprintf(sizes[i], sizeof(sizes[i]), "%s%s",
-			 bytes[i] < 1u << 20 ? text_bytes(a, bytes[i]) : mib(a, bytes[i]),
-			 bytes[i] < 1u << 20 ? "" : " MiB");
-	int both = pages && holes;
-	const struct words_verdict words = {
-		.uses = sizes[0],
-		.of_which = which,
-		.unknown = is_small(p, bytes[4]) ? NULL : sizes[4],
-		.mapped = is_small(p, bytes[5]) ? NULL : sizes[5],
-		.free = is_small(p, free_bytes) ? NULL : sizes[1],
-		.keeper = pools > free_bytes / 2            ? "its runtime"
-			  : strcmp(keeper(e), "glibc") == 0 ? "malloc"
-							    : keeper(e),
-		.at_once = both ? sizes[2] : NULL,
-		.stuck = sizes[3],
-		.in_slabs = has_slabs(e),
-	};
-	words_verdict(&text, &words);
-	char *line = (char *)(uintptr_t)buf_cstr(&text), *next = strchr(line, '\n');
-	if (next)
-		*next++ = '\0';
-	for (; line; line = next, next = NULL) {
+	out_explain_verdict(&text, p->e);
+	char *line = (char *)(uintptr_t)buf_cstr(&text), *next;
+	for (; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
 		fputs("  ", p->to);
 		out_wrap(p->to, p->width, 2, 2, line);
-	}
-	if (e->lost_events) {
-		fprintf(p->to, "  ");
-		buf_clear(&text);
-		buf_printf(&text,
-			   "%s events were lost: where the allocator says free, it is free (%s "
-			   "blocks whose free was not seen)",
-			   text_grouped(a, e->lost_events), text_grouped(b, sheet->dropped_blocks));
-		out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
-	}
-	if (e->unreadable) {
-		fprintf(p->to, "  ");
-		buf_clear(&text);
-		buf_printf(&text,
-			   "%zu %s of the recording cannot be read: a snapshot with more memory "
-			   "may have stood there.",
-			   e->unreadable, e->unreadable == 1 ? "place" : "places");
-		out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
-	}
-	if (e->peak_rss_bytes > sheet->rss_bytes + sheet->rss_bytes / 10) {
-		fprintf(p->to, "  ");
-		buf_clear(&text);
-		buf_printf(
-			&text,
-			"Its RSS was %s MiB at most. Of that moment there is no snapshot; this one "
-			"has the most memory.",
-			mib(a, e->peak_rss_bytes));
-		out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
-	}
-	if (!e->recorded && e->why_not) {
-		fprintf(p->to, "  ");
-		out_wrap(p->to, p->width, 2, 2, e->why_not);
 	}
 }
 
@@ -510,14 +404,14 @@ static void put_occupancy(struct page *p)
 	}
 	if (!all || is_small(p, sheet->class_bytes[SHEET_HOLES]))
 		return;
-	buf_printf(&text, "How full are the %s MiB of %s with live blocks?", mib(n, all),
-		   has_slabs(p->e) ? "slabs" : "pages");
+	buf_printf(&text, "How full are the %s MiB of %s with live blocks?", explain_mib(n, all),
+		   explain_has_slabs(p->e) ? "slabs" : "pages");
 	for (unsigned i = 0, some = 0; i < 4; i++) {
 		unsigned bar = (unsigned)((unsigned __int128)parts[i] * 12 / all);
 		if (parts[i])
 			buf_printf(&text, "%s %s\xc2\xa0%.*s%s%s", some++ ? "," : "", names[i],
 				   (int)bar, "############", bar ? "\xc2\xa0" : "",
-				   mib(n, parts[i]));
+				   explain_mib(n, parts[i]));
 	}
 	fputs("  ", p->to);
 	out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
@@ -569,7 +463,7 @@ static void put_advice(struct page *p)
 		const struct advice *a = &e->advice[i];
 		char saves[TEXT_NUMBER_MAX + 8] = "not known";
 		if (a->bound != ADVICE_UNKNOWN)
-			snprintf(saves, sizeof(saves), "%s MiB", mib(n, a->saves_bytes));
+			snprintf(saves, sizeof(saves), "%s MiB", explain_mib(n, a->saves_bytes));
 		buf_clear(&text);
 		text_escape(&text, a->text, p->ascii);
 		fprintf(p->to, "  %u ", i + 1);
@@ -582,7 +476,7 @@ static void put_advice(struct page *p)
 			buf_printf(&text,
 				   a->again_bytes ? " Of it %s MiB were needed again within %s."
 						  : " None of it was needed again within %s%s.",
-				   a->again_bytes ? mib(n, a->again_bytes)
+				   a->again_bytes ? explain_mib(n, a->again_bytes)
 						  : text_duration(d, a->again_ns),
 				   a->again_bytes ? text_duration(d, a->again_ns) : "");
 		fputs("    ", p->to);
@@ -620,7 +514,7 @@ static void put_beside(struct page *p)
 		if (beside[i].bytes != UINT64_MAX && beside[i].bytes >= 1u << 20)
 			buf_printf(&text, "%s%s %s",
 				   text.len ? ", " : "Beside RSS: ", beside[i].name,
-				   mib(n, beside[i].bytes));
+				   explain_mib(n, beside[i].bytes));
 	if (!text.len)
 		return;
 	fputs("  ", p->to);
@@ -643,7 +537,7 @@ static void put_pins(struct page *p)
 			&text, "%s %s of %s (%s MiB free below it)", i ? "," : "",
 			text_bytes(b, sheet->pins[i].bytes),
 			shown(&name, explain_group_name(p->e, sheet->pins[i].group), p->ascii, 40),
-			mib(a, below));
+			explain_mib(a, below));
 	}
 	fputs("  ", p->to);
 	out_wrap(p->to, p->width, 2, 2, buf_cstr(&text));
@@ -708,7 +602,8 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 		snprintf(text, sizeof(text),
 			 "It was read in %s, in which %s MiB were allocated and %s MiB freed.",
 			 text_duration(window, e->snapshot->window_ns),
-			 mib(made, e->window_allocated_bytes), mib(freed, e->window_freed_bytes));
+			 explain_mib(made, e->window_allocated_bytes),
+			 explain_mib(freed, e->window_freed_bytes));
 		out_wrap(p.to, p.width, 2, 2, text);
 	}
 	if (e->snapshot_age_ns >= 1000000000 || e->snapshot_age_ns <= -1000000000)
@@ -731,22 +626,24 @@ int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *o
 	uint64_t live = sheet->class_bytes[SHEET_LIVE],
 		 pages = sheet->class_bytes[SHEET_FREE_PAGES],
 		 holes = sheet->class_bytes[SHEET_HOLES];
-	buf_printf(&text, "RSS %s MiB", mib(a, sheet->rss_bytes));
-	buf_printf(&text, " = %s " WORDS_LIVE, mib(a, live));
-	buf_printf(&text, " + %s " WORDS_FREE, mib(a, pages));
+	buf_printf(&text, "RSS %s MiB", explain_mib(a, sheet->rss_bytes));
+	buf_printf(&text, " = %s " WORDS_LIVE, explain_mib(a, live));
+	buf_printf(&text, " + %s " WORDS_FREE, explain_mib(a, pages));
 	struct explain_ranked *ranked = explain_rank(e, SHEET_HOLES, &count);
 	if (holes && count) {
-		buf_printf(&text, " + %s " WORDS_HOLES ", most of them held by", mib(a, holes));
+		buf_printf(&text, " + %s " WORDS_HOLES ", most of them held by",
+			   explain_mib(a, holes));
 		buf_printf(&text, " %s",
 			   shown(&name, explain_group_name(e, ranked[0].group), p.ascii, 40));
 	}
 	free(ranked);
-	buf_printf(&text, " + %s " WORDS_ELSE, mib(a, sheet->rss_bytes - live - pages - holes));
+	buf_printf(&text, " + %s " WORDS_ELSE,
+		   explain_mib(a, sheet->rss_bytes - live - pages - holes));
 	out_wrap(p.to, p.width, 0, 2, buf_cstr(&text));
 	if (e->advice_count && e->advice[0].bound != ADVICE_UNKNOWN) {
 		buf_clear(&text);
 		text_escape(&text, e->advice[0].text, p.ascii);
-		buf_printf(&text, ": %s MiB at most", mib(a, e->advice[0].saves_bytes));
+		buf_printf(&text, ": %s MiB at most", explain_mib(a, e->advice[0].saves_bytes));
 		out_wrap(p.to, p.width, 0, 2, buf_cstr(&text));
 	}
 	buf_clear(&text);

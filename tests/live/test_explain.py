@@ -683,7 +683,8 @@ def test_regions_explain_and_the_end_of_run_say_it_in_the_same_words(byteledger,
 
     with Frag(byteledger, prog("frag"), None, blocks=50000) as program:
         regions, explained = tell("regions", "-p", str(program.pid)), tell("explain", "-p", str(program.pid))
-    assert sentence(regions) == said and sentence(explained) == said
+        told = json.loads(tell("explain", "--format", "json", "-p", str(program.pid)))["verdict"]
+    assert sentence(regions) == said and sentence(explained) == said and sentence("\n".join(told)) == said
     assert max(map(len, explained.splitlines())) <= 80
     path = tmp_path / "a.blt"
     done = subprocess.run([byteledger, "run", "-o", str(path), "--", prog("frag"), "50000", "90"], input="", capture_output=True, text=True, env=env, timeout=120)

@@ -83,6 +83,9 @@ export const cases = {
 		const sheet = JSON.parse(spawnSync(byteledger, ["explain", "--format", "json", "--by", "function", file], { maxBuffer: 1 << 30, encoding: "utf8" }).stdout);
 		assert.equal(sheet.lines.reduce((a, l) => a + l.bytes, 0) + sheet.unexplained_bytes, sheet.rss_bytes);
 		const page = await open(`${url}#/balance`);
+		// in plain words, of how much it is not known what is in use, too: the command's own sentences
+		assert.ok(sheet.verdict.length > 0 && /^The program (uses|is known to use) /.test(sheet.verdict[0]), JSON.stringify(sheet.verdict));
+		assert.equal((await page.locator(".verdict").innerText()).trim(), sheet.verdict.join(" "));
 		const text = await download(page, "CSV");
 		const rows = csv(text).slice(1);
 		assert.deepEqual(rows.map((r) => [r[0], r[1], Number(r[2])]), [...sheet.lines.map((l) => [l.class, l.label, l.bytes]), ["unexplained", "", sheet.unexplained_bytes]]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The balance sheet: RSS as lines that add up to the byte, each with its stacks, what lies beside it, and what would help.
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api, copy, download, fileStem, go, head, place, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
@@ -51,12 +51,10 @@ export interface Sheet {
 	top_pins?: { arena: number; frames: PlainFrame[]; age_ns?: number; free_below_bytes?: number; top_bytes?: number }[];
 	advice?: { id: string; saves_bytes: number | null; bound: string; text: string; command?: string | null; evidence?: string | null }[];
 	not_advised?: { id: string; why: string }[];
+	verdict?: string[];
 	contradictions?: { blocks: number; share: number; unrecorded_bytes: number };
 	checks?: { name: string; bytes: number; difference_bytes: number }[];
 }
-
-const USED = ["heap-live", "heap-waste"];
-const FREE = ["allocator-free-pages", "allocator-holes", "allocator-caches"];
 
 /** Which of the eight colours a class has: used, its rounding, what is free in the allocator, others by owner. */
 export function classColour(theme: Colours, name: string): string {
@@ -82,10 +80,6 @@ function classesOf(lines: SheetLine[]): { name: string; bytes: number; lines: Sh
 		c.lines.push(l);
 	}
 	return out;
-}
-
-function sumOf(sheet: Sheet, names: string[]): number {
-	return sheet.lines.reduce((a, l) => a + (names.includes(l.class) ? l.bytes : 0), 0);
 }
 
 export function SheetBar(props: { sheet: Sheet }): JSX.Element {
@@ -121,20 +115,14 @@ export function SheetBar(props: { sheet: Sheet }): JSX.Element {
 	);
 }
 
-/** What the sheet says in two sentences. */
-export function sentences(sheet: Sheet): string[] {
-	const used = sumOf(sheet, USED);
-	const free = sumOf(sheet, ["allocator-free-pages"]);
-	const holes = sumOf(sheet, ["allocator-holes"]);
-	const out: string[] = [];
-	if (used)
-		out.push(`The program uses ${bytes(sumOf(sheet, ["heap-live"]))} of it on the heap.`);
-	if (free + holes > 0.02 * sheet.rss_bytes)
-		out.push(`${bytes(sumOf(sheet, FREE))} are free, but the allocator has not given them back: ${bytes(free)} could go at once, ${bytes(holes)} are stuck on pages where some block still lives.`);
-	const runtime = sumOf(sheet, ["runtime-heap"]);
-	if (runtime)
-		out.push(`${bytes(runtime)} are the language runtime's own heap.`);
-	return out;
+/** The sheet in plain words, as the command says them: what is used, what is free and kept, of how much nothing is known. */
+export function Verdict(props: { sheet: Sheet; children?: ComponentChildren }): JSX.Element | null {
+	const { verdict } = props.sheet;
+	return verdict?.length ? (
+		<p class="verdict">
+			{verdict.map((v) => plain(v)).join(" ")} {props.children}
+		</p>
+	) : null;
 }
 
 export function BalanceView(props: ViewProps): JSX.Element {
@@ -211,7 +199,7 @@ function SheetBody(props: { sheet: Sheet }): JSX.Element {
 						</select>
 					</label>
 				</div>
-				{sentences(sheet).length > 0 && <p>{sentences(sheet).join(" ")}</p>}
+				<Verdict sheet={sheet} />
 				<SheetBar sheet={sheet} />
 				<table class="ledger">
 					<thead>

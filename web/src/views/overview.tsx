@@ -14,7 +14,7 @@ import { Bar, Empty, Explained, Note, Shown } from "../parts/basics.tsx";
 import { loadSources } from "../parts/live.ts";
 import { frameFacts } from "../parts/panel.tsx";
 import { clockOf, valueAt } from "../parts/timeline.tsx";
-import { classColour, SheetBar, sentences, type Sheet } from "./balance.tsx";
+import { classColour, SheetBar, Verdict, type Sheet } from "./balance.tsx";
 import { COST_COLUMN } from "./table.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -133,11 +133,9 @@ function SheetCard(props: { stamp: number }): JSX.Element {
 									</a>
 								))}
 							</div>
-							{sentences(sheet).length > 0 && (
-								<p class="second">
-									{sentences(sheet).join(" ")} <a href={link({}, "balance")}>The whole sheet</a>
-								</p>
-							)}
+							<Verdict sheet={sheet}>
+								<a href={link({}, "balance")}>The whole sheet</a>
+							</Verdict>
 						</>
 					);
 				}}
