@@ -30,7 +30,8 @@ export const report = (file, ...options) => JSON.parse(spawnSync(byteledger, ["r
 export const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-background-networking"] });
 export const complaints = [];
 
-export async function open(url, { width = 1440, height = 900, theme = "light", quiet = false, scale = 1 } = {}) {
+/** `says`: a selector; what it finds and when, in ms of the page's own clock since it was asked for, is window.__said afterwards. */
+export async function open(url, { width = 1440, height = 900, theme = "light", quiet = false, scale = 1, says = null } = {}) {
 	const context = await browser.newContext({ viewport: { width, height }, deviceScaleFactor: scale, colorScheme: theme, reducedMotion: "reduce", timezoneId: "UTC", locale: "en-GB" });
 	const page = await context.newPage();
 	const origin = new URL(url).origin;
@@ -41,6 +42,17 @@ export async function open(url, { width = 1440, height = 900, theme = "light", q
 		page.on("dialog", (d) => (complaints.push(`a dialog opened: ${d.message()}`), d.dismiss()));
 	}
 	await freshPage(context);
+	if (says)
+		await page.addInitScript((selector) => {
+			const watch = new MutationObserver(() => {
+				const found = document.querySelector(selector);
+				if (!found)
+					return;
+				window.__said = { text: found.innerText, after_ms: Math.round(performance.now()) };
+				watch.disconnect();
+			});
+			watch.observe(document, { childList: true, subtree: true });
+		}, says);
 	await page.goto(url);
 	await settled(page);
 	return page;
