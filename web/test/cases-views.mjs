@@ -6,6 +6,40 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { act, axe, boxes, browser, bytes, byteledger, complaints, differing, figures, key, loadAxe, offences, open, out, report, settled, startServer, total, view } from "./harness.mjs";
 
+/** Every cost, its own and with what it calls, can be a column; the reader's choice outlives the page and stands in no link. */
+async function columnsOf(url) {
+	const page = await open(url + "#/table");
+	const heads = () => page.getByRole("columnheader").allInnerTexts().then((all) => all.map((t) => t.replace(/[▲▼\n]/g, "").trim()));
+	const usual = await heads();
+	const menu = page.getByRole("button", { name: "columns" });
+	await menu.click();
+	const boxes = page.getByRole("dialog").getByRole("checkbox");
+	const count = await boxes.count();
+	for (let i = 0; i < count; i++)
+		if (await boxes.nth(i).isEnabled())
+			await boxes.nth(i).check();
+	await loadAxe(page);
+	assert.deepEqual(await offences(page), []);
+	const names = await boxes.evaluateAll((all) => all.map((b) => b.getAttribute("aria-label")));
+	await page.keyboard.press("Escape");
+	const { rows } = await page.evaluate(() => fetch("/api/v1/rows?by=function&sort=inclusive_peak_bytes&limit=1").then((r) => r.json()));
+	const costs = Object.keys(rows).filter((c) => !["key", "frame"].includes(c));
+	assert.equal(count, costs.length, names.join(", "));
+	assert.ok(count >= 20);
+	// besides them the name, the bar and the share
+	assert.equal((await heads()).length, costs.length + 3);
+	assert.doesNotMatch(page.url(), /columns/);
+	const cells = await page.locator(".grid-body [role=row]").first().locator("[role=gridcell]").allInnerTexts();
+	assert.ok(cells.includes(bytes(rows.allocated_bytes[0]).replace(/^0 B$/, "0")) && cells.includes(bytes(rows.inclusive_allocated_bytes[0])), cells.join(" | "));
+	await page.reload();
+	await settled(page);
+	assert.equal((await heads()).length, costs.length + 3);
+	await menu.click();
+	await page.getByRole("button", { name: "The usual ones" }).click();
+	assert.deepEqual(await heads(), usual);
+	await page.context().close();
+}
+
 export const cases = {
 	/** Every view that there is, in each theme and width: console empty, nothing serious for axe, nothing asked elsewhere. */
 	async views({ url }) {
@@ -325,6 +359,7 @@ export const cases = {
 		const elements = await page.evaluate(() => document.querySelectorAll(".grid *").length);
 		assert.ok(elements < 1500, `${elements} elements`);
 		await context.close();
+		await columnsOf(url);
 	},
 
 	/** Questions 2 and 4 with nothing but what a screen reader has. */

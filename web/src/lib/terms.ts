@@ -63,6 +63,7 @@ export const COLUMNS: Record<string, { label: string; term: string; unit: "bytes
 	leaked_allocations: { label: "leaked blocks", term: "leaked", unit: "blocks" },
 	leaked_bytes: { label: "leaked", term: "leaked", unit: "bytes" },
 	peak_bytes: { label: "at peak", term: "peak", unit: "bytes" },
+	peak_allocations: { label: "blocks at peak", term: "peak", unit: "blocks" },
 	live_bytes: { label: "live", term: "live", unit: "bytes" },
 	live_allocations: { label: "live blocks", term: "live", unit: "blocks" },
 	uncertain_allocations: { label: "uncertain", term: "uncertain", unit: "blocks" },

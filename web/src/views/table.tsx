@@ -7,10 +7,10 @@ import { ask, useAnswer } from "../api/client.ts";
 import type { RowsAnswer } from "../api/types.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, baseName, count, csvCell, grouped, percent, plain, signed } from "../lib/format.ts";
-import { useStore } from "../lib/store.ts";
+import { Store, useStore } from "../lib/store.ts";
 import { COLUMNS, COSTS, TERMS } from "../lib/terms.ts";
 import type { Words } from "../lib/url.ts";
-import { Bar, Empty, Explained, Shown } from "../parts/basics.tsx";
+import { Bar, Empty, Explained, Menu, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { fileKey, frameFacts, regexOf } from "../parts/panel.tsx";
 import { addTransform, frameNames } from "../parts/selection.tsx";
@@ -120,6 +120,67 @@ function RowName(props: { row: TableRow; by: string }): JSX.Element {
 	);
 }
 
+/** columnChoice - the reader's columns, by the names of the API; null: the usual ones. Kept by the browser, in no link. */
+function keptColumns(): string[] | null {
+	try {
+		const kept: unknown = JSON.parse(localStorage.getItem("columns") ?? "null");
+		return Array.isArray(kept) ? kept.filter((c): c is string => typeof c === "string") : null;
+	} catch {
+		return null;
+	}
+}
+export const columnChoice = new Store<string[] | null>(keptColumns());
+columnChoice.watch(() => {
+	try {
+		localStorage.setItem("columns", JSON.stringify(columnChoice.get()));
+	} catch {
+		// a browser that keeps nothing: the choice lasts as long as the page
+	}
+});
+
+/** What can be a column: every cost, with what it calls and its own; `now` are those shown, `fixed` the one that the table is about. */
+function ColumnMenu(props: { offered: (key: string) => boolean; inclusive: boolean; now: string[]; fixed: string }): JSX.Element {
+	const box = (key: string, what: string) =>
+		props.offered(key) ? (
+			<input
+				type="checkbox"
+				aria-label={what}
+				checked={props.now.includes(key)}
+				disabled={key === props.fixed}
+				onChange={(e) => columnChoice.set(e.currentTarget.checked ? [...props.now, key] : props.now.filter((k) => k !== key))}
+			/>
+		) : null;
+	return (
+		<Menu label="columns" title="which columns the table has" align="right">
+			{(close) => (
+				<>
+					<table class="panel-table">
+						<thead>
+							<tr>
+								<th scope="col" />
+								{props.inclusive && <th scope="col">total</th>}
+								<th scope="col">self</th>
+							</tr>
+						</thead>
+						<tbody>
+							{Object.entries(COLUMNS).map(([column, meta]) => (
+								<tr key={column}>
+									<th scope="row">{meta.label}</th>
+									{props.inclusive && <td>{box(`inclusive_${column}`, `${meta.label}, total`)}</td>}
+									<td>{box(column, `${meta.label}, self`)}</td>
+								</tr>
+							))}
+						</tbody>
+					</table>
+					<button type="button" class="button" onClick={() => (columnChoice.set(null), close())}>
+						The usual ones
+					</button>
+				</>
+			)}
+		</Menu>
+	);
+}
+
 const WIDE = ["peak_bytes", "live_bytes", "allocated_bytes", "allocations", "temporary_allocations", "leaked_bytes"];
 
 export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element {
@@ -148,6 +209,13 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 	}, [words.s, answer.data]);
 	const unit = COSTS.find((c) => c.value === cost)?.unit ?? "bytes";
 	const has = (column: string) => answer.data?.rows[column] !== undefined;
+	const choice = useStore(columnChoice);
+	const mainKey = inclusive ? `inclusive_${main}` : main;
+	const shown = useMemo(() => {
+		const all = Object.keys(COLUMNS).flatMap((c) => (inclusive ? [`inclusive_${c}`, c] : [c]));
+		const usual = [main, ...WIDE.filter((c) => !(c === "live_bytes" && cost === "peak" && !words.at)).map((c) => (inclusive ? `inclusive_${c}` : c))];
+		return all.filter((c) => c === mainKey || (choice ?? usual).includes(c));
+	}, [choice, main, mainKey, inclusive, cost, words.at]);
 	const columns: Column<TableRow>[] = useMemo(() => {
 		const list: Column<TableRow>[] = [{ key: "name", label: by, width: "minmax(240px, 1fr)", cell: (r) => <RowName row={r} by={by} />, text: (r) => rowText(r, by) }];
 		const add = (key: string, column: string, own: boolean, strong: boolean) => {
@@ -162,13 +230,12 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 				},
 			});
 		};
-		const mainKey = inclusive ? `inclusive_${main}` : main;
 		if (has(mainKey)) {
 			add(mainKey, main, false, true);
 			list.push({ key: "bar", label: "", width: "80px", cell: (r) => <Bar part={number(r, mainKey) ?? 0} whole={r.page.total} colour={r.page.rows.frame ? theme.boxes[r.page.frames.category[r.page.rows.frame[r.i]] ?? 7] : undefined} /> });
 			list.push({ key: "share", label: <Explained term="of_all">of all</Explained>, width: "80px", right: true, text: (r) => percent(number(r, mainKey) ?? 0, r.page.total), cell: (r) => percent(number(r, mainKey) ?? 0, r.page.total) });
 		}
-		if (inclusive && has(main))
+		if (inclusive && has(main) && shown.includes(main))
 			add(main, main, true, false);
 		if (words.base && has("base")) {
 			const baseKey = inclusive && has("base_inclusive") ? "base_inclusive" : "base";
@@ -182,13 +249,15 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 				},
 			});
 		}
-		for (const column of WIDE) {
-			const key = inclusive ? `inclusive_${column}` : column;
-			if (column !== main && has(key) && !(column === "live_bytes" && cost === "peak" && !words.at))
-				add(key, column, false, false);
+		// in the order that has been usual, then what the reader added
+		for (const key of [...new Set([...WIDE.map((c) => (inclusive ? `inclusive_${c}` : c)), ...shown])]) {
+			const own = !key.startsWith("inclusive_");
+			const column = own ? key : key.slice("inclusive_".length);
+			if (column !== main && shown.includes(key) && has(key))
+				add(key, column, own && inclusive, false);
 		}
 		return list;
-	}, [answer.data, by, main, words.base, theme]);
+	}, [answer.data, by, main, words.base, theme, shown]);
 	const chosen = selected >= 0 ? row(selected) : null;
 	const openRow = (r: TableRow) => {
 		const key = r.page.rows.key?.[r.i];
@@ -213,6 +282,10 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 		<Shown answer={answer}>
 			{() =>
 				total ? (
+					<>
+					<div class="table-bar">
+						<ColumnMenu offered={has} inclusive={inclusive} now={shown} fixed={mainKey} />
+					</div>
 					<Grid
 						columns={columns}
 						total={total}
@@ -231,6 +304,7 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 						}}
 						onOpen={(_i, r) => openRow(r)}
 					/>
+					</>
 				) : (
 					<Empty>
 						<b>No row in this selection.</b>
