@@ -236,7 +236,8 @@ int bh_filter_parse(struct bh_call *b, struct err *err)
 		rc = take_choice(b, "mmaped", "yes", "no", &f->mmaped, err);
 	if (rc >= 0)
 		rc = take_choice(b, "arena", "main", "non_main", &f->main_arena, err);
-	if (rc >= 0)
+	f->jemalloc = -1;
+	if (rc >= 0 && !b->wants_maps) /* of mappings it is another word, with other values */
 		rc = take_choice(b, "jemalloc", "yes", "no", &f->jemalloc, err);
 	if (rc >= 0)
 		rc = take_regex(b, "function_regex", 0, 0, err);

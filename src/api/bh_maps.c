@@ -36,7 +36,11 @@ static int take_only(const struct bh_call *b, const char *key, int *to, struct e
 
 static int take_words(const struct bh_call *b, struct map_words *w, struct err *err)
 {
-	static const char *const missing[] = { "peak_rss_min", "peak_rss_max" };
+	static const struct {
+		const char *key, *what;
+	} missing[] = { { "peak_rss_min", "the resident size of single mappings" },
+			{ "peak_rss_max", "the resident size of single mappings" },
+			{ "deallocation_backtraces", "who unmapped a mapping" } };
 	const struct {
 		const char *key;
 		int *to;
@@ -48,10 +52,9 @@ static int take_words(const struct bh_call *b, struct map_words *w, struct err *
 	const char *id = bh_arg(b, "id");
 	char *end;
 	for (size_t i = 0; i < ARRAY_LEN(missing); i++)
-		if (bh_arg(b, missing[i]))
-			return err_set(err, -EINVAL,
-				       "'%s': the resident size of single mappings is not recorded",
-				       missing[i]);
+		if (bh_arg(b, missing[i].key))
+			return err_set(err, -EINVAL, "'%s': %s is not recorded", missing[i].key,
+				       missing[i].what);
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		int rc = take_only(b, all[i].key, all[i].to, err);
 		if (rc < 0)
@@ -121,27 +124,26 @@ static int by_size(const void *x, const void *y)
 					      : by_time(x, y);
 }
 
-static void put_map(struct jsonw *json, const struct bh_call *b, const struct picked *p)
+static int wants(const struct bh_call *b, const char *key)
 {
-	const struct v1_map *r = p->row;
+	const char *value = bh_arg(b, key);
+	return value && (strcmp(value, "true") == 0 || strcmp(value, "1") == 0);
+}
+
+/** put_place() - where it lies, and since when. */
+static void put_place(struct jsonw *json, const struct bh_call *b, const struct v1_map *r)
+{
 	char text[20];
 	snprintf(text, sizeof(text), "%016llX", (unsigned long long)r->addr);
-	jsonw_object(json, NULL);
-	jsonw_u64(json, "id", p->number);
 	jsonw_u64(json, "address", r->addr);
 	jsonw_str(json, "address_s", text);
 	bh_put_times(json, "timestamp", b, r->made_ns);
 	jsonw_u64(json, "size", r->bytes);
-	if (r->stack) {
-		jsonw_object(json, "source");
-		bh_put_times(json, "timestamp", b, r->made_ns);
-		jsonw_u64(json, "thread", r->tid);
-		jsonw_u64(json, "backtrace_id", r->stack);
-		bh_put_backtrace(json, "backtrace", b, r->stack);
-		jsonw_object_end(json);
-	} else {
-		jsonw_null(json, "source");
-	}
+}
+
+/** put_rest() - how it ended, and what may be done with it. */
+static void put_rest(struct jsonw *json, const struct bh_call *b, const struct v1_map *r)
+{
 	if (r->gone_ns == BLOCK_NEVER) {
 		jsonw_null(json, "deallocation");
 	} else { /* who unmapped it is not kept */
@@ -155,8 +157,56 @@ static void put_map(struct jsonw *json, const struct bh_call *b, const struct pi
 	jsonw_bool(json, "is_executable", r->prot & PROT_EXEC);
 	jsonw_bool(json, "is_shared", r->flags & MAP_SHARED && !(r->flags & MAP_PRIVATE));
 	jsonw_str(json, "name", v1_map_name(b->names, r));
+}
+
+/** put_regions() - a mapping is one region here: what cuts it makes mappings of their own. */
+static void put_regions(struct jsonw *json, const struct bh_call *b, const struct v1_map *r)
+{
+	jsonw_array(json, "regions");
+	jsonw_object(json, NULL);
+	put_place(json, b, r);
+	put_rest(json, b, r);
+	jsonw_object_end(json);
+	jsonw_array_end(json);
+}
+
+/** put_usage() - of address space; what of it was resident is not recorded: 0. */
+static void put_usage(struct jsonw *json, const struct bh_call *b, const struct v1_map *r)
+{
+	jsonw_array(json, "usage_history");
+	for (int gone = 0; gone < (r->gone_ns == BLOCK_NEVER ? 1 : 2); gone++) {
+		jsonw_object(json, NULL);
+		bh_put_times(json, "timestamp", b, gone ? r->gone_ns : r->made_ns);
+		jsonw_u64(json, "address_space", gone ? 0 : r->bytes);
+		jsonw_u64(json, "rss", 0);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+static void put_map(struct jsonw *json, const struct bh_call *b, const struct picked *p)
+{
+	const struct v1_map *r = p->row;
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "id", p->number);
+	put_place(json, b, r);
+	if (r->stack) {
+		jsonw_object(json, "source");
+		bh_put_times(json, "timestamp", b, r->made_ns);
+		jsonw_u64(json, "thread", r->tid);
+		jsonw_u64(json, "backtrace_id", r->stack);
+		bh_put_backtrace(json, "backtrace", b, r->stack);
+		jsonw_object_end(json);
+	} else {
+		jsonw_null(json, "source");
+	}
+	put_rest(json, b, r);
 	jsonw_u64(json, "peak_rss", 0); /* not recorded, as is said in docs/bytehound.md */
 	bh_put_graphs(json, b, "map", p->number);
+	if (wants(b, "with_regions"))
+		put_regions(json, b, r);
+	if (wants(b, "with_usage_history"))
+		put_usage(json, b, r);
 	jsonw_object_end(json);
 }
 
@@ -165,7 +215,10 @@ int bh_maps(struct bh_call *b, struct err *err)
 	static const struct {
 		const char *name;
 		int (*order)(const void *x, const void *y);
-	} sorts[] = { { "timestamp", by_time }, { "address", by_address }, { "size", by_size } };
+	} sorts[] = { { "timestamp", by_time },
+		      { "address", by_address },
+		      { "size", by_size },
+		      { "peak_rss", by_time } /* which is 0 of each */ };
 	const struct v1_map *rows;
 	size_t count, kept = 0, sort = 0;
 	struct bh_paging paging;
@@ -183,7 +236,8 @@ int bh_maps(struct bh_call *b, struct err *err)
 	       strcmp(paging.sort_by, sorts[sort].name) != 0)
 		sort++;
 	if (sort == ARRAY_LEN(sorts))
-		return err_set(err, -EINVAL, "'sort_by' is timestamp, address or size, not '%.40s'",
+		return err_set(err, -EINVAL,
+			       "'sort_by' is timestamp, address, size or peak_rss, not '%.40s'",
 			       paging.sort_by);
 	struct picked *picked = malloc((count + 1) * sizeof(*picked));
 	if (!picked)

@@ -200,8 +200,11 @@ static void put_value(FILE *to, const struct fold_frame *f)
 		jsonw_null(&json, NULL);
 		return;
 	}
+	char text[20];
+	snprintf(text, sizeof(text), "%016llX", (unsigned long long)f->offset);
 	jsonw_object(&json, NULL);
 	jsonw_u64(&json, "address", f->offset);
+	jsonw_str(&json, "address_s", text);
 	jsonw_u64(&json, "count", f->passes);
 	jsonw_str(&json, "library", f->path && *f->path ? f->path : NULL);
 	jsonw_str(&json, "function", f->function);

@@ -124,7 +124,7 @@ def test_trees_timelines_and_regions_add_up(served, byteledger):
     tree = get(server, "/data/last/tree")
 
     def check(node):
-        assert set(node) == {"size", "count", "first", "last", "value", "children"}
+        assert set(node) == {"size", "count", "first", "last", "value", "children"} and (not node["value"] or set(node["value"]) == FRAME)
         assert sum(child["size"] for child in node["children"]) <= node["size"]
         return 1 + sum(map(check, node["children"]))
     assert tree["size"] == known["allocated_bytes"] and tree["count"] == known["allocations"] and check(tree) > 100
@@ -200,6 +200,7 @@ def check_maps(server):
     for one, other in (("readable=only_true", "readable=only_false"), ("writable=only_true", "writable=only_false"),
                        ("executable=only_true", "executable=only_false"), ("lifetime=only_leaked", "lifetime=only_temporary"),
                        ("size_min=65537", "size_max=65536"), ("bytehound=only_true", "bytehound=only_false"),
+                       ("jemalloc=only_true", "jemalloc=only_false"),
                        ("function_regex=arena", "negative_function_regex=arena"), ("from=50%25", "to=49.999999%25")):
         assert total(one) + total(other) == len(rows), one
     assert total("lifetime=only_leaked") == sum(row["deallocation"] is None for row in rows)
@@ -211,7 +212,15 @@ def check_maps(server):
     assert get(server, f"/data/last/maps?id={rows[2]['id']}")["maps"] == [rows[2]]
     traced = [row for row in rows if row["source"]]
     assert traced and all(row["source"]["backtrace"] for row in traced)
-    for words in ("readable=yes", "peak_rss_min=1", "id=x", "sort_by=peak_rss", "count=x"):
+    # nothing is known of it, so that it orders nothing; the page of one mapping asks for its regions and how it was used
+    assert [row["id"] for row in get(server, "/data/last/maps?sort_by=peak_rss")["maps"]] == [row["id"] for row in get(server, "/data/last/maps")["maps"]]
+    for row in rows:
+        one, = get(server, f"/data/last/maps?with_regions=true&with_usage_history=true&id={row['id']}")["maps"]
+        region, = one["regions"]
+        assert set(one) == MAP_FIELDS | {"regions", "usage_history"} and {**row, **region} == row
+        assert [use["address_space"] for use in one["usage_history"]] == ([row["size"], 0] if row["deallocation"] else [row["size"]])
+        assert all(set(use) == {"timestamp", "timestamp_relative", "timestamp_relative_p", "address_space", "rss"} for use in one["usage_history"])
+    for words in ("readable=yes", "peak_rss_min=1", "peak_rss_max=1", "deallocation_backtraces=1", "jemalloc=yes", "id=x", "sort_by=name", "count=x"):
         assert server.ask("/data/last/maps?" + words)[0] == 400, words
 
 
