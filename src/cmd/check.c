@@ -4,10 +4,10 @@
  * assumed.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/jsonw.h"
 #include "cmd/cmd.h"
+#include "out/check.h"
 #include "source/tries.h"
 
 enum { OPT_FORMAT = 0x100 };
@@ -36,24 +36,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void print_text(const struct tries_line *entry, int ok, const struct err *err)
-{
-	printf("%-4s %-13s %s\n", ok ? "ok" : "no", entry->feature, ok ? entry->gives : err->msg);
-	if (!ok && err->hint[0])
-		printf("%-18s hint: %s\n", "", err->hint);
-}
-
-static void print_json(struct jsonw *json, const struct tries_line *entry, int ok,
-		       const struct err *err)
-{
-	jsonw_object(json, NULL);
-	jsonw_str(json, "feature", entry->feature);
-	jsonw_bool(json, "ok", ok);
-	jsonw_str(json, "why", ok ? entry->gives : err->msg);
-	jsonw_str(json, "hint", !ok && err->hint[0] ? err->hint : NULL);
-	jsonw_object_end(json);
-}
-
 int cmd_check(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -73,10 +55,11 @@ int cmd_check(int argc, char **argv)
 		struct err err;
 		err_init(&err);
 		int ok = entry->run(&err) == 0;
+		const struct out_check line = { entry->feature, entry->gives, ok ? NULL : &err };
 		if (check.json)
-			print_json(&json, entry, ok, &err);
+			out_check_json(&json, &line);
 		else
-			print_text(entry, ok, &err);
+			out_check_text(stdout, &line);
 	}
 	if (check.json) {
 		jsonw_array_end(&json);

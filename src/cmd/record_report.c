@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record_report.c - what `run` and `heap` say when a program has ended. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,29 +7,14 @@
 #include "cmd/cmd.h"
 #include "cmd/open.h"
 #include "cmd/record_opt.h"
-#include "out/explain.h"
+#include "out/ended.h"
 #include "out/family.h"
 #include "out/fit.h"
-#include "out/out.h"
-#include "out/pages.h"
-#include "query/balance.h"
 #include "query/family.h"
-#include "query/resident.h"
 
 static int is_json(const struct record_opt *opt)
 {
 	return opt->format && strcmp(opt->format, "json") == 0;
-}
-
-/* Three lines on the highest of its snapshots, where it has one. */
-static int tell_balance(FILE *to, const char *path, const struct out_opt *opt, struct err *err)
-{
-	CLEANUP(balance_fini) struct balance b = { 0 };
-	const struct explain_opt by = { .by = VIEW_BY_FUNCTION };
-	int rc = balance_read(&b, path, NULL, &cmd_ears, &by, err);
-	if (rc < 0)
-		return rc == -ENODATA ? 0 : rc;
-	return out_explain_brief(to, b.explain, opt, err);
 }
 
 /*
@@ -40,27 +24,6 @@ static int tell_balance(FILE *to, const char *path, const struct out_opt *opt, s
 static FILE *place_of(const struct record_opt *opt)
 {
 	return opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
-}
-
-static int write_report(const struct record_opt *opt, FILE *to, const char *path,
-			const struct prof *prof, const struct suppress *suppress, struct err *err)
-{
-	struct out_opt out = { .suppress = suppress };
-	int json = is_json(opt);
-	CLEANUP(paged_fini) struct paged paged = { 0 };
-	if (paged_open(&paged, path, NULL, prof, err) < 0)
-		return err->code;
-	terminal_fit(to, &out);
-	out.pages = paged.shot;
-	int rc = json ? out_json(to, prof, &out, err) : out_text(to, prof, &out, err);
-	if (rc >= 0 && !json && opt->snapshots) {
-		fputc('\n', to);
-		rc = tell_balance(to, path, &out, err);
-	}
-	if (rc >= 0 && !json)
-		rc = out_pages_below(to, paged.shot, &out, err);
-	fflush(to);
-	return rc;
 }
 
 #define FAMILY_SHOWN 20
@@ -116,8 +79,13 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 		rc < 0 ? NULL : suppress_files_run(&opt->suppressions, prof, !json || !shown, &err);
 	if (!suppress)
 		rc = -1;
+	struct out_ended_opt how = { .out.suppress = suppress,
+				     .json = json,
+				     .with_balance = opt->snapshots,
+				     .ears = &cmd_ears };
+	terminal_fit(to, &how.out);
 	if (rc >= 0 && shown)
-		rc = write_report(opt, to, path, prof, suppress, &err);
+		rc = out_ended(to, path, prof, &how, &err);
 	if (rc >= 0 && opt->report)
 		rc = outfile_commit(report, &err);
 	if (rc < 0)

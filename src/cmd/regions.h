@@ -37,6 +37,8 @@ struct regions {
 /** regions_serve() - `regions TARGET --serve`, for `serve`: the exit status. */
 int regions_serve(const struct targets *targets, const struct serving_opt *serving);
 
+/** regions_fit() - how text is laid out where the result goes. */
+struct regions_text_opt regions_fit(const struct regions *r);
 /** regions_read() - one reading as the options want it; NULL with @err. */
 struct breakdown *regions_read(const struct regions *r, const struct target *target,
 			       struct err *err);

@@ -28,16 +28,11 @@ static int on_show(void *ctx, struct ledger *ledger, struct err *err)
 	struct live *l = ctx;
 	struct regions *r = l->r;
 	FILE *to = r->result.to;
-	int rc = 0;
+	int rc;
 	if (!to)
 		return 0;
-	struct out_opt terminal = { 0 };
-	terminal_fit(to, &terminal);
-	const struct regions_text_opt how = { .width = terminal.width,
-					      .ascii = terminal.ascii,
-					      .raw = r->raw,
-					      .top = r->top,
-					      .all = r->all };
+	struct regions_text_opt how = regions_fit(r);
+	how.colour = 0;
 	if (r->format == OUT_REGIONS_JSON)
 		rc = out_ledger_page(to, ledger, l->title, 1, &how, err);
 	else

@@ -18,7 +18,7 @@ static void say_none_is_named(const struct breakdown *b)
 		cmd_say("no named regions: %s", why);
 }
 
-static struct regions_text_opt text_of(const struct regions *r)
+struct regions_text_opt regions_fit(const struct regions *r)
 {
 	struct out_opt terminal = { 0 };
 	terminal_fit(r->result.to, &terminal);
@@ -40,7 +40,7 @@ int regions_print(struct regions *r, const struct breakdown *b, const char *exe,
 		return rc;
 	const struct out_regions_page page = {
 		.format = r->format,
-		.how = text_of(r),
+		.how = regions_fit(r),
 		.compat = r->compat,
 		.group = r->group,
 		.base = r->base,
@@ -104,7 +104,7 @@ int regions_ledger(struct regions *r, const struct target_list *list, struct err
 		return rc;
 	targets_cgroup(&r->targets, &ledger);
 	ledger_sort(&ledger, r->sort_given ? r->sort : REGIONS_BY_PSS);
-	struct regions_text_opt how = text_of(r);
+	struct regions_text_opt how = regions_fit(r);
 	how.colour = 0;
 	rc = out_ledger_page(r->result.to, &ledger, buf_cstr(&title), r->format == OUT_REGIONS_JSON,
 			     &how, err);
