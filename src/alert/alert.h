@@ -70,11 +70,15 @@ enum alert_kind {
 struct alert_rule {
 	enum alert_kind kind;
 	char text[160];
-	char select[HISTORY_NAME_MAX + 1]; /* class or label; "" = the process */
-	double threshold;                  /* bytes, bytes a second, seconds, per cent, a number */
-	int of_limit;                      /* the threshold is per cent of a limit */
+	/* class or label; "" = the process */
+	char select[HISTORY_NAME_MAX + 1];
+	/* bytes, bytes a second, seconds, per cent, a number */
+	double threshold;
+	/* the threshold is per cent of a limit */
+	int of_limit;
 	uint64_t for_ns;
-	uint64_t limit_bytes; /* 0 = the one that alert_facts tells */
+	/* 0 = the one that alert_facts tells */
+	uint64_t limit_bytes;
 };
 
 /** alert_parse() - -EINVAL with @err saying what is wrong and how rules look. */
@@ -88,20 +92,21 @@ uint64_t alert_longest_period_ns(const struct alert_rule *rule);
 
 /** struct alert_facts - what the history does not hold. */
 struct alert_facts {
-	uint64_t time_ns; /* of the last sample, as in the history: may be set back */
+	/* of the last sample, as in the history: may be set back */
+	uint64_t time_ns;
 	/* likewise on a clock that nobody sets, CLOCK_MONOTONIC: what `for` counts */
 	uint64_t at_ns;
-	uint64_t limit_bytes; /* of the process's cgroup, or the machine; 0 = none is known */
+	/* of the process's cgroup, or the machine; 0 = none is known */
+	uint64_t limit_bytes;
 	/* per cent of RSS at the last reading of mappings; negative = not known */
 	double unaccounted;
-	uint64_t
-		/*
-		 * of mappings, so far: the kernel's total is of another moment than they are, so
-		 * that it takes three in a row to tell
-		 */
-		readings;
-	double beside[ALERT_KIND_COUNT]; /* from ALERT_PSS on; not a number: not known */
-	uint64_t mappings_max;           /* 0 = not known */
+	/* of mappings, so far: the kernel's total is of another moment than they are, so that it
+	 * takes three in a row to tell */
+	uint64_t readings;
+	/* from ALERT_PSS on; not a number: not known */
+	double beside[ALERT_KIND_COUNT];
+	/* 0 = not known */
+	uint64_t mappings_max;
 	/* 1: rate and eta stay as they are, for what they cost must be earned first */
 	int skip_growth;
 	int32_t pid;
@@ -110,12 +115,15 @@ struct alert_facts {
 
 struct alert_event {
 	const struct alert_rule *rule;
-	double value, threshold; /* in the rule's unit; a share of a limit as what it comes to */
+	/* in the rule's unit; a share of a limit as what it comes to */
+	double value, threshold;
 	uint64_t time_ns, rss_bytes;
 	int32_t pid;
 	char comm[32];
-	char label[2 * HISTORY_NAME_MAX + 2]; /* what it is about: "class/label", or "" */
-	char words[256];                      /* one line for people */
+	/* what it is about: "class/label", or "" */
+	char label[2 * HISTORY_NAME_MAX + 2];
+	/* one line for people */
+	char words[256];
 };
 
 struct alert_set;
@@ -143,7 +151,8 @@ void alert_event_line(struct buf *to, const struct alert_event *event);
 enum alert_action_kind { ALERT_LOG, ALERT_EXIT, ALERT_EXEC, ALERT_POST, ALERT_SNAPSHOT };
 struct alert_action {
 	enum alert_action_kind kind;
-	const char *argument; /* command or URL; lent */
+	/* command or URL; lent */
+	const char *argument;
 };
 /** alert_action_parse() - log, exit, exec:CMD, post:URL, snapshot. */
 int alert_action_parse(const char *text, struct alert_action *action, struct err *err);

@@ -20,32 +20,43 @@
 /* Whether a rule holds, and whether that was told. */
 struct hold {
 	int raised;
-	int waits;         /* it holds, but not for long enough yet */
-	uint64_t since_ns; /* when that began, CLOCK_MONOTONIC */
+	/* it holds, but not for long enough yet */
+	int waits;
+	/* when that began, CLOCK_MONOTONIC */
+	uint64_t since_ns;
 };
 
 struct state {
 	struct alert_rule rule;
-	uint8_t picked[HISTORY_LABELS_MAX]; /* the keys that it is about */
+	/* the keys that it is about */
+	uint8_t picked[HISTORY_LABELS_MAX];
 	struct hold hold;
-	struct hold *labels; /* `new`: of each key by itself */
+	/* `new`: of each key by itself */
+	struct hold *labels;
 };
 
 struct label {
-	uint64_t id;     /* history_key's */
-	int known;       /* was there when watching began */
-	uint64_t before; /* RSS at the last check */
+	/* history_key's */
+	uint64_t id;
+	/* was there when watching began */
+	int known;
+	/* RSS at the last check */
+	uint64_t before;
 };
 
 struct alert_set {
 	struct state rules[ALERT_RULES_MAX];
 	size_t count;
 	int began, checked;
-	uint64_t began_ns;                        /* as the clock says now */
-	uint64_t began_at_ns;                     /* CLOCK_MONOTONIC */
-	double unaccounted[UNACCOUNTED_READINGS]; /* of the last readings */
+	/* as the clock says now */
+	uint64_t began_ns;
+	/* CLOCK_MONOTONIC */
+	uint64_t began_at_ns;
+	/* of the last readings */
+	double unaccounted[UNACCOUNTED_READINGS];
 	uint64_t readings;
-	uint64_t changes; /* of the history's labels, as of these: */
+	/* of the history's labels, as of these: */
+	uint64_t changes;
 	struct label labels[HISTORY_LABELS_MAX];
 	size_t label_count;
 };
@@ -148,7 +159,8 @@ struct look {
 	struct alert_set *set;
 	const struct history *history;
 	const struct alert_facts *facts;
-	struct history_point *now; /* of each key */
+	/* of each key */
+	struct history_point *now;
 	size_t keys;
 	struct judged judged[ALERT_RULES_MAX];
 	size_t judged_count;

@@ -17,8 +17,10 @@ static const struct {
 	enum alert_kind kind;
 	char operator;
 	enum unit unit;
-	int selects;  /* a class or label may be given */
-	int of_limit; /* the value may be a share of a limit */
+	/* a class or label may be given */
+	int selects;
+	/* the value may be a share of a limit */
+	int of_limit;
 	const char *example;
 } kinds[] = {
 	{ "rss", ALERT_RSS, '>', BYTES, 1, 1, "rss>2G" },

@@ -15,7 +15,8 @@ struct word {
 	const char *name;
 	unsigned group;
 	int (*take)(struct parse *p, const char *value, struct err *err);
-	unsigned part; /* of which canonical texts it is a part */
+	/* of which canonical texts it is a part */
+	unsigned part;
 };
 enum { PART_READING = 1, PART_AT = 2, PART_FOLDING = 4 };
 

@@ -44,16 +44,19 @@ struct ask {
 	enum view_cost cost;
 	enum view_by by;
 	int cost_given, by_given;
-	struct query query; /* strings are lent from the request */
+	/* strings are lent from the request */
+	struct query query;
 	uint64_t limit;
 	int limit_given;
 	int inverted;
-	struct fold_opt fold; /* steps[].module lies in @text */
+	/* steps[].module lies in @text */
+	struct fold_opt fold;
 	int trunk;
 	int has_base;
 	uint64_t base_source;
 	struct query_time base_at;
-	const char *base_time; /* NULL: the base is as a whole */
+	/* NULL: the base is as a whole */
+	const char *base_time;
 
 	uint64_t node, function, nodes;
 	int has_node, has_function, callers, keys;
@@ -61,26 +64,38 @@ struct ask {
 	int ascending;
 	uint64_t cursor;
 	const char *find;
-	const char *topics; /* of events; the route knows them */
-	const char *format; /* of an export */
-	const char *order;  /* of blocks; NULL: not given */
+	/* of events; the route knows them */
+	const char *topics;
+	/* of an export */
+	const char *format;
+	/* of blocks; NULL: not given */
+	const char *order;
 	const char *axis_x, *axis_y;
-	struct query_time diff; /* of a sheet: what changed up to there */
+	/* of a sheet: what changed up to there */
+	struct query_time diff;
 	uint64_t width, file;
 	int has_file;
 	const char *series;
 	uint64_t points;
 	int has_wait;
 	uint64_t wait_ms;
-	int stops; /* who asked this does not come back */
-	int part;  /* what is there so far, after the wait */
+	/* who asked this does not come back */
+	int stops;
+	/* what is there so far, after the wait */
+	int part;
 
-	char *text;           /* owned: names inside `x` */
-	char *selection;      /* owned: canonical, the words of the selection that are given */
-	char *rest;           /* owned: canonical, all others but `wait` */
-	char *reading;        /* owned: what needs a replay of its own, "" = everything */
-	char *reading_but_at; /* owned: the same without `at` */
-	char *folding;        /* owned: what the folded tree depends on */
+	/* owned: names inside `x` */
+	char *text;
+	/* owned: canonical, the words of the selection that are given */
+	char *selection;
+	/* owned: canonical, all others but `wait` */
+	char *rest;
+	/* owned: what needs a replay of its own, "" = everything */
+	char *reading;
+	/* owned: the same without `at` */
+	char *reading_but_at;
+	/* owned: what the folded tree depends on */
+	char *folding;
 };
 
 typedef const char *(*ask_get)(void *ctx, const char *key);

@@ -23,28 +23,34 @@ struct bh_filter {
 	uint64_t alive_at[2];
 	int has_alive[2];
 	enum { BH_ALL, BH_LEAKED, BH_CHAIN_LEAKED, BH_TEMPORARY, BH_WHOLE_GROUP_LEAKED } life;
-	int mmaped, main_arena, jemalloc; /* -1: any */
-	uint64_t backtrace, deallocation; /* UINT64_MAX: any */
+	/* -1: any */
+	int mmaped, main_arena, jemalloc;
+	/* UINT64_MAX: any */
+	uint64_t backtrace, deallocation;
 	int has_group;
-	uint8_t *stacks; /* by row; NULL: all */
+	/* by row; NULL: all */
+	uint8_t *stacks;
 	double group_leaked_min_share, group_leaked_max_share;
 };
 
 /** struct bh_call - one question. */
 struct bh_call {
-	struct v1_call call; /* first: patience, readings */
-	struct reading *whole, *rows,
-		*sums; /* @rows: blocks, @sums: groups; NULL until asked for */
+	/* first: patience, readings */
+	struct v1_call call;
+	/* @rows: blocks, @sums: groups; NULL until asked for */
+	struct reading *whole, *rows, *sums;
 	const struct prof *names;
 	const struct blocks *blocks;
 	const struct bh_groups *groups;
-	uint64_t start_ns, length_ns; /* realtime, and how long it ran */
+	/* realtime, and how long it ran */
+	uint64_t start_ns, length_ns;
 	int has_jemalloc, strip, wants_maps;
 	struct bh_filter filter;
 	/* what custom_filter returned: a bit for each block, or mapping, by its number; NULL */
 	uint8_t *custom;
 	uint64_t custom_count;
-	uint32_t *frame_count; /* by frame row: stacks that it stands in */
+	/* by frame row: stacks that it stands in */
+	uint32_t *frame_count;
 };
 
 /** bh_filter_parse() - 0 or -EINVAL with @err. Release with bh_filter_fini(). */
@@ -57,7 +63,8 @@ const char *bh_arg(const struct bh_call *b, const char *key);
 struct bh_paging {
 	uint64_t skip, count;
 	int descending;
-	const char *sort_by; /* "" = none given */
+	/* "" = none given */
+	const char *sort_by;
 };
 /** bh_paging() - skip, count, order, sort_by. -EINVAL, -ERANGE. */
 int bh_paging(const struct bh_call *b, struct bh_paging *paging, struct err *err);

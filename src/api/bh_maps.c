@@ -17,8 +17,10 @@ struct picked {
 };
 
 struct map_words {
-	int readable, writable, executable, jemalloc, bytehound; /* -1: any */
-	uint64_t id;                                             /* UINT64_MAX: any */
+	/* -1: any */
+	int readable, writable, executable, jemalloc, bytehound;
+	/* UINT64_MAX: any */
+	uint64_t id;
 };
 
 static int take_only(const struct bh_call *b, const char *key, int *to, struct err *err)

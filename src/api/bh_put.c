@@ -149,7 +149,8 @@ enum { BY_TIME, BY_ADDRESS, BY_SIZE };
 struct listing {
 	const struct bh_call *b;
 	int by, descending;
-	struct block_row *rows; /* a heap: its top is the last that counts */
+	/* a heap: its top is the last that counts */
+	struct block_row *rows;
 	size_t count, most;
 	uint64_t total, looks;
 	struct err *err;
@@ -307,7 +308,8 @@ struct matched {
 
 struct grouping {
 	const struct bh_call *b;
-	struct block_group *all; /* by stack row */
+	/* by stack row */
+	struct block_group *all;
 	uint64_t looks;
 	struct err *err;
 };

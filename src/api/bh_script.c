@@ -343,7 +343,8 @@ static int put_value(struct buf *to, const char *value, enum form form)
 static const struct bh_word {
 	const char *key, *method;
 	enum form form;
-	int of_maps; /* too */
+	/* too */
+	int of_maps;
 } words[] = {
 	{ "lifetime_min", "only_alive_for_at_least", DURATION, 1 },
 	{ "lifetime_max", "only_alive_for_at_most", DURATION, 1 },
@@ -425,7 +426,8 @@ static int put_choices(struct bh_call *b, int of_maps, struct buf *to, struct er
 {
 	static const struct {
 		const char *key, *value, *method;
-		int of; /* 1: blocks, 2: mappings, 3: both */
+		/* 1: blocks, 2: mappings, 3: both */
+		int of;
 	} choices[] = { { "lifetime", "all", "", 3 },
 			{ "lifetime", "only_leaked", "only_leaked", 3 },
 			{ "lifetime", "only_temporary", "only_temporary", 3 },

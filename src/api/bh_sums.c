@@ -133,7 +133,8 @@ struct leaf {
 struct tree {
 	const struct bh_call *b;
 	const uint8_t *only;
-	struct leaf *leaves; /* by stack row */
+	/* by stack row */
+	struct leaf *leaves;
 	uint64_t looks;
 	struct err *err;
 	/* nodes of the folded tree, summed */

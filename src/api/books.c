@@ -28,9 +28,11 @@ struct books {
 struct item {
 	char *path;
 	pthread_mutex_t lock;
-	int written; /* it goes on, as far as we know */
+	/* it goes on, as far as we know */
+	int written;
 	struct follow *follow;
-	unsigned holders; /* it has to stay */
+	/* it has to stay */
+	unsigned holders;
 	/*
 	 * the state of the file whose checksums were looked at last, and what came of it: not again
 	 * for each question
@@ -134,7 +136,8 @@ static uint64_t book_identity(void *ctx)
 struct reader {
 	struct recording *rec;
 	struct item *item;
-	uint64_t state; /* of the file, before it was opened */
+	/* of the file, before it was opened */
+	uint64_t state;
 	void (*tick)(void *ctx, uint64_t done, uint64_t total);
 	void *tick_ctx;
 };

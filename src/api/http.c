@@ -106,7 +106,8 @@ const char *http_request_arg(const struct http_request *request, const char *key
 
 struct known {
 	const char *const *names;
-	const char *other; /* the first that is none of them */
+	/* the first that is none of them */
+	const char *other;
 };
 
 static enum MHD_Result look_up(void *cls, enum MHD_ValueKind kind, const char *key,
@@ -239,14 +240,16 @@ int http_request_bool(const struct http_request *request, const char *key, int *
 /* ---- streams --------------------------------------------------------------------------------- */
 
 struct stream {
-	struct http_server *server; /* NULL: pieces of a body, not events */
+	/* NULL: pieces of a body, not events */
+	struct http_server *server;
 	int (*more)(void *stream, struct buf *out);
 	void (*free_fn)(void *stream);
 	void *ctx;
 	struct buf out;
 	size_t sent;
 	unsigned quiet;
-	int last; /* the body's last piece is in @out */
+	/* the body's last piece is in @out */
+	int last;
 };
 
 static ssize_t stream_send(struct stream *s, char *to, size_t max)

@@ -32,15 +32,23 @@ struct http_request;
 /** struct http_reply - zero-initialised is 200 with an empty JSON body. */
 struct http_reply {
 	unsigned status;
-	const char *content_type; /* NULL = application/json */
+	/* NULL = application/json */
+	const char *content_type;
 	struct buf body;
-	const char *location; /* 303 */
-	const char *cache;    /* Cache-Control; NULL = no-store */
-	char etag[48];        /* "" = none; else with its quotes */
-	int untagged;         /* no ETag is made of the body either */
-	int closes;         /* the connection ends with it; the client may come back in a second */
-	const char *policy; /* Content-Security-Policy; NULL = none */
-	char disposition[200]; /* Content-Disposition; "" = none */
+	/* 303 */
+	const char *location;
+	/* Cache-Control; NULL = no-store */
+	const char *cache;
+	/* "" = none; else with its quotes */
+	char etag[48];
+	/* no ETag is made of the body either */
+	int untagged;
+	/* the connection ends with it; the client may come back in a second */
+	int closes;
+	/* Content-Security-Policy; NULL = none */
+	const char *policy;
+	/* Content-Disposition; "" = none */
+	char disposition[200];
 	/* of what is in @body already; NULL: it may be compressed on the way */
 	const char *encoding;
 	/* Bytes that outlive the server instead of @body. */
@@ -136,12 +144,16 @@ struct http_route {
 struct http_opt {
 	/* "ADDR:PORT", "[v6]:PORT", ":PORT" or "PORT"; NULL = 127.0.0.1:17832 */
 	const char *address;
-	const char *token_file; /* NULL = none */
-	int no_auth;            /* allows an address beyond loopback without a token */
-	const char *cors;       /* extra allowed origin, or "*"; NULL = loopback origins only */
-	const char *const *
-		hosts; /* names allowed in Host beside IP literals and localhost; NULL-terminated */
-	const struct http_route *routes; /* lent for the server's life */
+	/* NULL = none */
+	const char *token_file;
+	/* allows an address beyond loopback without a token */
+	int no_auth;
+	/* extra allowed origin, or "*"; NULL = loopback origins only */
+	const char *cors;
+	/* names allowed in Host beside IP literals and localhost; NULL-terminated */
+	const char *const *hosts;
+	/* lent for the server's life */
+	const struct http_route *routes;
 	size_t route_count;
 };
 

@@ -77,7 +77,8 @@ struct http_server {
 	struct MHD_Daemon *daemon;
 	const struct http_route *routes;
 	size_t route_count;
-	char token[HTTP_TOKEN_MAX]; /* "" = none */
+	/* "" = none */
+	char token[HTTP_TOKEN_MAX];
 	char cors[256];
 	char **hosts;
 	char url[96], note[160];
@@ -89,7 +90,8 @@ struct http_request {
 	struct MHD_Connection *connection;
 	const char *path, *tail;
 	const struct http_server *server;
-	const struct http_body *body; /* NULL: GET */
+	/* NULL: GET */
+	const struct http_body *body;
 	/* asked in this process: there is no connection, nor a server */
 	const struct http_local *local;
 };
@@ -99,7 +101,8 @@ struct http_request {
 struct http_local {
 	const char *keys[HTTP_LOCAL_ARGS_MAX], *values[HTTP_LOCAL_ARGS_MAX];
 	size_t count;
-	const atomic_int *stop; /* not 0: whoever asked has gone */
+	/* not 0: whoever asked has gone */
+	const atomic_int *stop;
 };
 const char *http_local_arg(const struct http_local *local, const char *key);
 /** http_find_route() - the longest of @routes that @path is of, and what follows it; NULL. */

@@ -22,7 +22,8 @@ struct ask {
 	uint64_t top;
 	enum { COMPAT, TEXT, JSON, PROM, CSV } format;
 	enum { BY_ALL, BY_LABEL, BY_VMA, BY_THREAD, BY_FILE, BY_MODULE } group;
-	uint64_t since_ns; /* with growth: from when on */
+	/* with growth: from when on */
+	uint64_t since_ns;
 	int growth;
 	enum regions_sort sort;
 	int full, hide;

@@ -31,10 +31,12 @@ void memory_metrics(void *ctx, const struct http_request *request, struct http_r
  * only what they show.
  */
 struct memory_history_ask {
-	const char *class, *label; /* NULL = any; both NULL = the process, too */
+	/* NULL = any; both NULL = the process, too */
+	const char *class, *label;
 	uint64_t from_ns, to_ns;
 	int points;
-	size_t points_max; /* what does not fit is left out, the newest stays */
+	/* what does not fit is left out, the newest stays */
+	size_t points_max;
 };
 /** memory_history_put() - one object; -ENOMEM. */
 int memory_history_put(FILE *to, const struct memory_facts *facts,

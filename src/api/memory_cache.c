@@ -22,8 +22,10 @@
 
 /** struct made - when something was made, and out of what. */
 struct made {
-	uint64_t time_ns;       /* of the sample */
-	uint64_t at_ns, due_ns; /* CLOCK_MONOTONIC; 0 = never made */
+	/* of the sample */
+	uint64_t time_ns;
+	/* CLOCK_MONOTONIC; 0 = never made */
+	uint64_t at_ns, due_ns;
 };
 
 struct memory_cache {

@@ -288,7 +288,8 @@ void memory_history(void *ctx, const struct http_request *request, struct http_r
 struct change {
 	size_t key;
 	int64_t delta;
-	int beside; /* no part of RSS, and others' work too: behind all that is */
+	/* no part of RSS, and others' work too: behind all that is */
+	int beside;
 };
 
 static int by_change(const void *a, const void *b)

@@ -19,7 +19,8 @@ struct memory_live {
 	struct v1_live lives[TARGETS_GIVEN_MAX];
 	size_t live_count;
 	char (*paths)[1024];
-	const char *files[TARGETS_GIVEN_MAX]; /* recordings that are being written of them */
+	/* recordings that are being written of them */
+	const char *files[TARGETS_GIVEN_MAX];
 	size_t file_count;
 };
 

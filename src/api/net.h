@@ -17,9 +17,12 @@
 
 /** struct api_net_node - strings are copied. */
 struct api_net_node {
-	const char *name;       /* value of node_name */
-	const char *store_path; /* folder of its store */
-	int no_search;          /* log lines are not indexed */
+	/* value of node_name */
+	const char *name;
+	/* folder of its store */
+	const char *store_path;
+	/* log lines are not indexed */
+	int no_search;
 };
 
 struct nodes;
@@ -27,7 +30,8 @@ struct nodes;
 struct api_net_opt {
 	const struct api_net_node *nodes;
 	size_t node_count;
-	const char *version; /* what /v2/version says */
+	/* what /v2/version says */
+	const char *version;
 	/*
 	 * Who records them, in the same order: asked on server threads for counters and compaction.
 	 * NULL: nobody.

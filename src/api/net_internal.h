@@ -27,7 +27,8 @@ struct net_node {
 	pthread_mutex_t lock;
 	pthread_cond_t given;
 	struct store_reader *idle[NET_READERS];
-	size_t idle_count, taken; /* taken + idle <= NET_READERS */
+	/* taken + idle <= NET_READERS */
+	size_t idle_count, taken;
 	/* how long pages took: at most 2^i * 0.25 ms */
 	atomic_uint_fast64_t latency[NET_LATENCY_BUCKETS], latency_ns, queries;
 };
@@ -36,7 +37,8 @@ struct api_net {
 	struct net_node *nodes;
 	size_t node_count;
 	char *version;
-	atomic_int big; /* details of large messages under way */
+	/* details of large messages under way */
+	atomic_int big;
 	atomic_int stopping;
 	struct api_net_opt opt;
 };

@@ -28,8 +28,8 @@ struct detail {
 	struct api_net *net;
 	struct buf raw, plain, json;
 	char error[160];
-	uint64_t id, skip,
-		want; /* where the message begins in its first chunk, and how long it is */
+	/* where the message begins in its first chunk, and how long it is */
+	uint64_t id, skip, want;
 	int big, started, part;
 	size_t at;
 };

@@ -14,7 +14,8 @@ struct net_query {
 	struct store_query store;
 	unsigned char types[32];
 	char addr[64];
-	const char *text; /* full-text search instead of all the rest; lent from the arguments */
+	/* full-text search instead of all the rest; lent from the arguments */
+	const char *text;
 	int no_quotes;
 };
 

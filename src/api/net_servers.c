@@ -19,7 +19,8 @@ struct net_servers {
 	struct api_net *api;
 	struct http_server *servers[SERVERS_MAX];
 	struct http_route routes[SERVERS_MAX][API_NET_ROUTES_MAX + PAGE_LIVE_ROUTES_MAX];
-	struct page_live pages[NODES_MAX]; /* of nodes with a port of their own */
+	/* of nodes with a port of their own */
+	struct page_live pages[NODES_MAX];
 	size_t server_count;
 };
 

@@ -12,12 +12,16 @@
 #include "api/http.h"
 
 struct page_asset {
-	const char *path; /* "/" for index.html, "/assets/index-4f2c.js" */
-	const char *type; /* Content-Type */
-	const char *etag; /* with its quotes */
+	/* "/" for index.html, "/assets/index-4f2c.js" */
+	const char *path;
+	/* Content-Type */
+	const char *type;
+	/* with its quotes */
+	const char *etag;
 	const unsigned char *bytes;
 	size_t len;
-	int gzip; /* the bytes are a gzip member */
+	/* the bytes are a gzip member */
+	int gzip;
 };
 extern const struct page_asset page_assets[];
 extern const size_t page_asset_count;

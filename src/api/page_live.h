@@ -15,7 +15,8 @@
  * server.
  */
 struct page_live {
-	char *json; /* malloc'd */
+	/* malloc'd */
+	char *json;
 	size_t len;
 };
 

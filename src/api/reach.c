@@ -24,7 +24,8 @@
 #define WAIT "&wait=250" /* all that it takes (docs/api.md 1) */
 
 struct reach {
-	struct serving *serving; /* in this process */
+	/* in this process */
+	struct serving *serving;
 	const char *files[1];
 	/* of one process */
 	struct watchers *watchers;

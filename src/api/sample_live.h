@@ -17,7 +17,8 @@
  */
 struct sample_live {
 	pthread_mutex_t lock;
-	char *text; /* under lock */
+	/* under lock */
+	char *text;
 	size_t len;
 	struct desk *desk;
 	struct http_route route;

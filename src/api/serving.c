@@ -27,14 +27,17 @@ struct serving {
 	struct books *books;
 	struct shelf *shelf;
 	struct v1 *v1;
-	struct tree_file *pages; /* resident pages that recordings have beside */
+	/* resident pages that recordings have beside */
+	struct tree_file *pages;
 	struct http_server *server;
 	struct http_route routes[ROUTES_MAX];
 	size_t route_count;
-	struct api_net *net; /* of stores; NULL: none was named */
+	/* of stores; NULL: none was named */
+	struct api_net *net;
 	struct api_net_node stores[STORES_MAX];
 	size_t store_count;
-	const char **files; /* those of the paths that are no stores; lent */
+	/* those of the paths that are no stores; lent */
+	const char **files;
 	size_t file_count;
 };
 

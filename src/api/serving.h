@@ -19,7 +19,8 @@
 /** struct serving_more - what a command serves beside recordings; lent as long as the server. */
 struct serving_more {
 	const struct http_route *routes;
-	size_t route_count; /* SERVING_MORE_MAX */
+	/* SERVING_MORE_MAX */
+	size_t route_count;
 	const struct v1_live *lives;
 	size_t live_count;
 };
@@ -30,11 +31,15 @@ struct serving_opt {
 	struct http_opt http;
 	const char *hosts[SERVING_HOSTS_MAX + 1];
 	size_t host_count;
-	const struct serving_more *more; /* NULL: nothing */
-	int wanted;                      /* --serve was given */
-	int opens;                       /* the reader's browser is to be started */
+	/* NULL: nothing */
+	const struct serving_more *more;
+	/* --serve was given */
+	int wanted;
+	/* the reader's browser is to be started */
+	int opens;
 	int quiet;
-	int unheard; /* nobody listens: for serving_ask() alone */
+	/* nobody listens: for serving_ask() alone */
+	int unheard;
 };
 /** serving_given() - 1: something is said of who may ask. */
 int serving_given(const struct serving_opt *opt);

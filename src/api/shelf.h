@@ -28,11 +28,16 @@
 
 /** struct shelf_reader - a recording that is open for one thread. */
 struct shelf_reader {
-	struct query_source query; /* prepare() sets it */
-	const char *kind;          /* recording, heaptrack, raw */
-	int being_written;         /* its recorder is still at it */
-	uint64_t identity;         /* another one where the content may have changed */
-	const char *warning;       /* after a run: what could not be read; NULL. Lent by @own */
+	/* prepare() sets it */
+	struct query_source query;
+	/* recording, heaptrack, raw */
+	const char *kind;
+	/* its recorder is still at it */
+	int being_written;
+	/* another one where the content may have changed */
+	uint64_t identity;
+	/* after a run: what could not be read; NULL. Lent by @own */
+	const char *warning;
 	void (*close)(void *own);
 	void *own;
 };
@@ -84,12 +89,15 @@ const struct shelf_item *shelf_at(const struct shelf *shelf, size_t source);
  */
 struct book {
 	struct prof *names;
-	uint32_t *stacks; /* by account: the row of @names */
+	/* by account: the row of @names */
+	uint32_t *stacks;
 	uint32_t count;
 	uint64_t generation, identity;
 	int being_written, has_snapshots;
-	struct snap *snap;   /* @names are its, where it is live; NULL */
-	uint64_t read_at_ns; /* CLOCK_MONOTONIC, when the reading ended */
+	/* @names are its, where it is live; NULL */
+	struct snap *snap;
+	/* CLOCK_MONOTONIC, when the reading ended */
+	uint64_t read_at_ns;
 	char kind[16], warning[512];
 };
 struct shelf_thread {
@@ -100,25 +108,31 @@ struct shelf_thread {
 /** struct shelf_task - what a make() of struct shelf_query has to work with. */
 struct shelf_task {
 	const struct book *book;
-	const struct prof_totals *totals;  /* of everything */
-	const struct query_source *source; /* its sinks are stopped when nobody waits any more */
+	/* of everything */
+	const struct prof_totals *totals;
+	/* its sinks are stopped when nobody waits any more */
+	const struct query_source *source;
 	const struct query *query;
-	void *own; /* of shelf_show() */
+	/* of shelf_show() */
+	void *own;
 };
 struct shelf_product {
 	void *data;
-	size_t bytes; /* of memory, about */
+	/* of memory, about */
+	size_t bytes;
 	void (*free)(void *data);
 };
 /** struct reading - what one selection comes to. Shared and immutable; shelf_put() when done. */
 struct reading {
 	const struct book *book;
-	struct cost *costs; /* by account */
+	/* by account */
+	struct cost *costs;
 	struct shelf_thread *threads;
 	uint32_t thread_count;
 	struct prof_totals totals;
 	int estimates, lacks_culled, knows_peak_blocks;
-	int lacks_peaks; /* costs have none: they are those of all, and this is of some */
+	/* costs have none: they are those of all, and this is of some */
+	int lacks_peaks;
 	/* Instead of all but @book, where a question has a make() of its own. */
 	struct shelf_product product;
 };
@@ -129,7 +143,8 @@ struct reading {
  */
 struct shelf_query {
 	size_t source;
-	const char *key; /* "" = everything */
+	/* "" = everything */
+	const char *key;
 	struct query query;
 	/*
 	 * NULL: sums by stack. Else it makes the product, of @args, which are copied: plain data
@@ -139,13 +154,15 @@ struct shelf_query {
 		    struct err *err);
 	const void *args;
 	size_t args_len;
-	int threads; /* reading.threads is asked for, too: @key says so */
+	/* reading.threads is asked for, too: @key says so */
+	int threads;
 	/*
 	 * neither the peak of a range is asked for nor what was temporary; what was made for @key
 	 * is of use, too
 	 */
 	int sums;
-	int streams; /* make() hands events on beside a reading of them */
+	/* make() hands events on beside a reading of them */
+	int streams;
 };
 /**
  * shelf_show() - what @task's product points to is of use already, while the make() goes on: the
@@ -161,10 +178,13 @@ void shelf_show(const struct shelf_task *task);
 /** struct shelf_patience - how long whoever asks will wait. */
 struct shelf_patience {
 	int has_wait;
-	int stops; /* who asked before does not come back: nothing is begun, and not waited for */
+	/* who asked before does not come back: nothing is begun, and not waited for */
+	int stops;
 	uint64_t wait_ns;
-	int takes_part;         /* what shelf_show() showed is of use, too */
-	int (*gone)(void *ctx); /* has the client hung up? */
+	/* what shelf_show() showed is of use, too */
+	int takes_part;
+	/* has the client hung up? */
+	int (*gone)(void *ctx);
 	void *ctx;
 };
 /**

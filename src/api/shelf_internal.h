@@ -19,21 +19,27 @@
 #define SHELF_LOOK_NS 20000000ull /* how often a waiting client is looked at */
 
 struct own_book {
-	struct book book; /* first */
-	uint32_t refs;    /* under the shelf's lock */
+	/* first */
+	struct book book;
+	/* under the shelf's lock */
+	uint32_t refs;
 };
 
 struct own_reading {
-	struct reading reading;   /* first */
-	struct own_reading *next; /* on the shelf; least recently used last */
+	/* first */
+	struct reading reading;
+	/* on the shelf; least recently used last */
+	struct own_reading *next;
 	char *key;
 	size_t source, bytes;
-	uint32_t refs; /* the shelf's own included while it is there */
+	/* the shelf's own included while it is there */
+	uint32_t refs;
 	int on_shelf;
 };
 
 struct own_fold {
-	struct shelf_fold fold; /* first */
+	/* first */
+	struct shelf_fold fold;
 	struct own_fold *next;
 	char *key;
 	uint32_t refs;
@@ -51,43 +57,53 @@ struct job {
 		    struct err *err);
 	void *args;
 	int streams, threads, sums;
-	int indexes; /* only the index of slices is made, whether somebody waits or not */
+	/* only the index of slices is made, whether somebody waits or not */
+	int indexes;
 	enum job_state state;
 	struct shelf *shelf;
-	struct own_reading *made, *shown; /* @shown: it is made now */
+	/* @shown: it is made now */
+	struct own_reading *made, *shown;
 	struct err err;
 	uint32_t waiters, refs;
-	uint64_t asked_ns;  /* last, by somebody who comes back */
-	uint32_t returning; /* who were told to come back, and have not yet */
+	/* last, by somebody who comes back */
+	uint64_t asked_ns;
+	/* who were told to come back, and have not yet */
+	uint32_t returning;
 	atomic_uint_least32_t permille;
 	atomic_int unwanted;
 };
 
 struct slot {
 	struct shelf_item item;
-	struct own_reading *whole; /* a reference */
+	/* a reference */
+	struct own_reading *whole;
 	/* a reference: its product is the index of slices, or nothing where it has none */
 	struct own_reading *sliced;
 	uint64_t sliced_used;
-	struct job *slicing; /* who makes it */
+	/* who makes it */
+	struct job *slicing;
 	uint64_t generation;
-	int has_snapshots; /* told once: they do not go again */
+	/* told once: they do not go again */
+	int has_snapshots;
 	char failure[256];
 };
 
 struct shelf {
-	struct slot *slots; /* never moves */
+	/* never moves */
+	struct slot *slots;
 	atomic_size_t count;
 	size_t room;
 	pthread_mutex_t lock;
 	pthread_cond_t changed, work;
 	struct job *jobs;
 	size_t job_count;
-	struct own_reading *readings; /* on the shelf, most recently used first */
+	/* on the shelf, most recently used first */
+	struct own_reading *readings;
 	size_t bytes;
 	struct own_fold *folds;
 	pthread_mutex_t folding, resolving;
-	pthread_t threads[SHELF_REPLAYS + 1]; /* the last one makes indices */
+	/* the last one makes indices */
+	pthread_t threads[SHELF_REPLAYS + 1];
 	unsigned thread_count;
 	int ends;
 };

@@ -21,8 +21,10 @@ struct step {
 };
 
 struct moments {
-	uint64_t *edges; /* ascending; all events up to and with this time */
-	size_t *ends;    /* by edge: steps up to here come before it */
+	/* ascending; all events up to and with this time */
+	uint64_t *edges;
+	/* by edge: steps up to here come before it */
+	size_t *ends;
 	size_t count;
 	struct step *steps;
 	size_t step_count, step_cap;
@@ -32,8 +34,10 @@ struct build {
 	struct sink sink;
 	struct moments *m;
 	const struct book *book;
-	uint32_t *account_of; /* by stack row, plus one */
-	struct step *sum;     /* by account, of this stretch */
+	/* by stack row, plus one */
+	uint32_t *account_of;
+	/* by account, of this stretch */
+	struct step *sum;
 	uint32_t *touched;
 	uint32_t touched_count;
 	size_t at;

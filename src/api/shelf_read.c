@@ -18,7 +18,8 @@
 struct run {
 	struct shelf_reader reader;
 	struct job *job;
-	const struct book *book; /* NULL: it is made now */
+	/* NULL: it is made now */
+	const struct book *book;
 };
 
 struct brake {

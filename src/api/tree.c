@@ -142,7 +142,8 @@ enum shown { SHOW_RSS, SHOW_LIVE, SHOW_GROUP };
 
 struct question {
 	enum shown view;
-	uint64_t at_ns, since_ns; /* before now; 0 = not asked for */
+	/* before now; 0 = not asked for */
+	uint64_t at_ns, since_ns;
 	struct pages_tree_opt tree;
 	int is_short, bytes;
 	uint64_t pid;

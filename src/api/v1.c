@@ -69,7 +69,8 @@ struct v1 {
 	uint64_t clock;
 	struct v1_live lives[V1_LIVES_MAX];
 	size_t live_count;
-	char *told[V1_TOLD_MAX]; /* a ring, under lock */
+	/* a ring, under lock */
+	char *told[V1_TOLD_MAX];
 	uint64_t told_count;
 };
 

@@ -19,9 +19,12 @@ struct shelf;
  * are stored. Lent, as long as v1.
  */
 struct v1_live {
-	const char *name, *kind; /* "process", "node" */
-	int32_t pid;             /* 0: none */
-	const char *const *has;  /* words of `has` (docs/api.md 4.1), NULL-terminated */
+	/* "process", "node" */
+	const char *name, *kind;
+	/* 0: none */
+	int32_t pid;
+	/* words of `has` (docs/api.md 4.1), NULL-terminated */
+	const char *const *has;
 	/**
 	 * Its balance sheet of this moment, one JSON object by @by into @to, at most @limit stacks
 	 * a line; NULL: there is none. Any thread, one at a time.

@@ -67,10 +67,12 @@ struct list {
 	const struct v1_call *call;
 	const struct block_filter *filter;
 	int by, descending;
-	uint64_t after_id; /* BY_ID: only beyond it, in that order */
+	/* BY_ID: only beyond it, in that order */
+	uint64_t after_id;
 	struct block_row *rows;
 	size_t count, most;
-	uint64_t matched, scanned, beyond; /* @beyond: of @matched, those behind the cursor */
+	/* @beyond: of @matched, those behind the cursor */
+	uint64_t matched, scanned, beyond;
 	uint64_t looks;
 	struct err *err;
 };
@@ -502,7 +504,8 @@ int v1_allocation(struct v1_call *call, struct err *err)
 struct histogram {
 	const struct v1_call *call;
 	const struct block_filter *filter;
-	const char *x, *y; /* @y NULL: one axis */
+	/* @y NULL: one axis */
+	const char *x, *y;
 	uint64_t moment_ns, edges[LIFETIME_BINS];
 	uint64_t blocks[BINS][BINS], bytes[BINS][BINS], looks;
 	struct err *err;

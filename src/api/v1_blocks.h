@@ -25,7 +25,8 @@ struct v1_stacks {
 	struct v1_call *call;
 	struct v1_frames frames;
 	uint32_t *rows, row_count;
-	uint32_t *number, *list; /* by node of the folded tree */
+	/* by node of the folded tree */
+	uint32_t *number, *list;
 	uint32_t count;
 };
 /**
@@ -47,7 +48,8 @@ void v1_stacks_fini(struct v1_stacks *stacks);
  */
 struct v1_map {
 	uint64_t addr, bytes, made_ns, gone_ns;
-	uint32_t prot, flags, stack, tid; /* stack: row of the names */
+	/* stack: row of the names */
+	uint32_t prot, flags, stack, tid;
 	int is_break;
 };
 /**

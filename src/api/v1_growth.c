@@ -16,7 +16,8 @@ struct growing {
 	const struct v1_call *call;
 	const struct block_filter *filter;
 	uint64_t from_ns, to_ns;
-	uint64_t *live; /* by slice, then account; first as steps, then as levels */
+	/* by slice, then account; first as steps, then as levels */
+	uint64_t *live;
 	uint32_t accounts;
 	uint64_t looks;
 	struct err *err;

@@ -18,22 +18,30 @@ struct v1_call {
 	struct v1 *v1;
 	struct shelf *shelf;
 	const struct http_request *request;
-	struct http_reply *reply; /* for an answer that is no JSON: content_type set */
+	/* for an answer that is no JSON: content_type set */
+	struct http_reply *reply;
 	struct ask ask;
 	size_t source;
-	int wants_threads;              /* v1_read(): the sums by thread, too */
-	int wants_one;                  /* v1_read(): no cost but the one of the question */
-	struct reading *reading, *base; /* @base: NULL where nothing is compared */
+	/* v1_read(): the sums by thread, too */
+	int wants_threads;
+	/* v1_read(): no cost but the one of the question */
+	int wants_one;
+	/* @base: NULL where nothing is compared */
+	struct reading *reading, *base;
 	struct shelf_fold *folded;
-	struct shelf_fold own; /* a tree of this answer's own: @folded points here */
+	/* a tree of this answer's own: @folded points here */
+	struct shelf_fold own;
 	struct {
 		char word[64];
 		const char *why;
 	} unapplied[V1_UNAPPLIED_MAX];
 	unsigned unapplied_count;
-	double progress; /* of a reading that is not there yet */
-	int takes_part;  /* v1_reading() may leave what is there of it, and return V1_PENDING */
-	int in_part;     /* the answer is of such: it is not kept */
+	/* of a reading that is not there yet */
+	double progress;
+	/* v1_reading() may leave what is there of it, and return V1_PENDING */
+	int takes_part;
+	/* the answer is of such: it is not kept */
+	int in_part;
 	struct jsonw json;
 };
 
@@ -93,7 +101,8 @@ void v1_col_put(struct v1_call *call, const char *key, struct v1_column *column)
 /** struct v1_frames - the frames that an answer names: numbered in order of first use. */
 struct v1_frames {
 	const struct shelf_fold *folded;
-	uint32_t *number; /* by fold frame: 1 + its number in the answer */
+	/* by fold frame: 1 + its number in the answer */
+	uint32_t *number;
 	uint32_t *list;
 	uint32_t count;
 };

@@ -22,9 +22,12 @@ struct span {
 
 struct losses {
 	struct sink sink;
-	uint64_t gap_ns;    /* of one reason, and no further apart: one span */
-	uint64_t before_ns; /* the last event that was kept: what is missing came behind it */
-	struct span *open;  /* the last loss: nothing was kept since */
+	/* of one reason, and no further apart: one span */
+	uint64_t gap_ns;
+	/* the last event that was kept: what is missing came behind it */
+	uint64_t before_ns;
+	/* the last loss: nothing was kept since */
+	struct span *open;
 	size_t count;
 	struct span spans[SPANS_MAX];
 };

@@ -19,17 +19,21 @@
 struct maps {
 	struct v1_map *rows;
 	size_t count, cap;
-	int cut; /* more than MAPS_MAX */
+	/* more than MAPS_MAX */
+	int cut;
 };
 
 struct map_build {
 	struct sink sink;
 	struct maps *maps;
 	const struct prof *names;
-	struct chunked tids; /* uint32_t by the producer's thread number */
+	/* uint32_t by the producer's thread number */
+	struct chunked tids;
 	size_t *live, live_count, live_cap;
-	size_t break_row;               /* plus one */
-	uint32_t kept_prot, kept_flags; /* of what an mremap took away */
+	/* plus one */
+	size_t break_row;
+	/* of what an mremap took away */
+	uint32_t kept_prot, kept_flags;
 };
 
 static int add_map(struct map_build *b, const struct v1_map *row, struct err *err)

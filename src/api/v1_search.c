@@ -54,7 +54,8 @@ static int matches(const struct search *s, const struct fold_frame *f)
 }
 
 struct found {
-	uint8_t *hit; /* by frame */
+	/* by frame */
+	uint8_t *hit;
 	uint64_t total, boxes, frames;
 };
 

@@ -10,8 +10,10 @@ struct arena_block;
 
 /** struct arena - zero-initialised is empty and valid. What it hands out never moves. */
 struct arena {
-	struct arena_block *blocks; /* newest first; only the first has room */
-	size_t bytes;               /* taken from the system so far */
+	/* newest first; only the first has room */
+	struct arena_block *blocks;
+	/* taken from the system so far */
+	size_t bytes;
 };
 
 /**

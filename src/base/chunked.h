@@ -18,7 +18,8 @@
  */
 struct chunked {
 	char **chunks;
-	uint32_t count; /* elements appended */
+	/* elements appended */
+	uint32_t count;
 	uint32_t chunk_cap;
 	uint32_t item_bytes;
 	/* of a chunk's first byte: 64, so that 64-byte items have a cache line each */

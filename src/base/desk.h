@@ -17,9 +17,11 @@
 struct desk {
 	pthread_mutex_t lock;
 	pthread_cond_t answer;
-	uint64_t asked, answered; /* how often; under the lock, as all below */
+	/* how often; under the lock, as all below */
+	uint64_t asked, answered;
 	int over;
-	int wake; /* eventfd */
+	/* eventfd */
+	int wake;
 };
 
 int desk_init(struct desk *desk, struct err *err);

@@ -14,7 +14,8 @@
 
 /** struct err - sits on the caller's stack; zero-initialised (or err_init()) means "no error". */
 struct err {
-	int code; /* negative errno, 0 = none */
+	/* negative errno, 0 = none */
+	int code;
 	char msg[1024];
 	char hint[512];
 };

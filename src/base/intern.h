@@ -39,8 +39,10 @@ static inline uint64_t hash_u64(uint64_t a, uint64_t b, uint64_t seed)
 #define IDTAB_NONE 0xffffffffu
 struct idtab {
 	struct {
-		uint32_t id;   /* IDTAB_NONE = free */
-		uint32_t hash; /* most mismatches are seen here, without touching the key */
+		/* IDTAB_NONE = free */
+		uint32_t id;
+		/* most mismatches are seen here, without touching the key */
+		uint32_t hash;
 	} * slots;
 	uint32_t mask, used;
 };
@@ -70,7 +72,8 @@ struct intern {
 	const char **strings;
 	uint32_t *lens;
 	uint32_t count, cap;
-	uint64_t bytes; /* of all strings */
+	/* of all strings */
+	uint64_t bytes;
 };
 /**
  * intern_str(), intern_mem() - the one copy of a string, lent until intern_fini(); NULL without

@@ -20,7 +20,8 @@
 /** struct jsonw - in place; nothing to release. */
 struct jsonw {
 	FILE *to;
-	uint64_t filled; /* bit n: the container at depth n has a member already */
+	/* bit n: the container at depth n has a member already */
+	uint64_t filled;
 	unsigned depth;
 };
 

@@ -14,7 +14,8 @@
 
 struct late_function {
 	const char *name;
-	void *to; /* address of the pointer to it */
+	/* address of the pointer to it */
+	void *to;
 };
 
 /**
@@ -22,11 +23,14 @@ struct late_function {
  * ends.
  */
 struct late {
-	const char *const *files; /* names to try, in order, NULL behind the last */
-	const char *package;      /* for the hint */
+	/* names to try, in order, NULL behind the last */
+	const char *const *files;
+	/* for the hint */
+	const char *package;
 	const struct late_function *functions;
 	size_t count;
-	pthread_mutex_t lock; /* PTHREAD_MUTEX_INITIALIZER */
+	/* PTHREAD_MUTEX_INITIALIZER */
+	pthread_mutex_t lock;
 	int ready;
 };
 

@@ -9,11 +9,15 @@
 
 /** struct outfile - zero-initialised is closed. */
 struct outfile {
-	FILE *to;   /* write here */
-	FILE *file; /* below a compressing @to; else NULL */
-	char *path; /* NULL: a device, a fifo, or what is lent */
+	/* write here */
+	FILE *to;
+	/* below a compressing @to; else NULL */
+	FILE *file;
+	/* NULL: a device, a fifo, or what is lent */
+	char *path;
 	char *temporary;
-	int is_lent; /* @to is whoever set it's: flushed, and not closed */
+	/* @to is whoever set it's: flushed, and not closed */
+	int is_lent;
 };
 
 /**

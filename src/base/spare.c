@@ -10,9 +10,12 @@
 
 /** struct spare - stands before each array. */
 struct spare {
-	struct spare *next; /* of those that are kept, given back last first */
-	size_t bytes;       /* behind it */
-	char pad[48];       /* the array begins with a cache line */
+	/* of those that are kept, given back last first */
+	struct spare *next;
+	/* behind it */
+	size_t bytes;
+	/* the array begins with a cache line */
+	char pad[48];
 };
 _Static_assert(sizeof(struct spare) == 64, "struct spare");
 

@@ -20,12 +20,15 @@ enum toml_kind { TOML_STRING, TOML_INTEGER, TOML_BOOLEAN, TOML_TABLE, TOML_ARRAY
 /** struct toml - a value; a table's members and an array's items are a list in file order. */
 struct toml {
 	enum toml_kind kind;
-	char *key; /* NULL in arrays and at the root */
+	/* NULL in arrays and at the root */
+	char *key;
 	unsigned line;
 	char *string;
-	int64_t integer; /* also booleans */
+	/* also booleans */
+	int64_t integer;
 	struct toml *first, *next;
-	int used; /* toml_get() was asked for it: the others are unknown keys */
+	/* toml_get() was asked for it: the others are unknown keys */
+	int used;
 };
 
 /**

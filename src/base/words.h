@@ -16,14 +16,20 @@
 /** struct words_verdict - sizes as they are to be printed, units and all. */
 struct words_verdict {
 	const char *uses;
-	const char *of_which; /* ": 3 by malloc, 4 as objects"; NULL: nothing more is known */
-	const char *unknown; /* heaps of which it is not known what is in use; NULL: next to none */
-	const char
-		*mapped;  /* what it mapped itself, of which nothing is known; NULL: next to none */
-	const char *free; /* what is free; NULL: next to nothing is */
-	const char *keeper;          /* who keeps it; "allocators" are several */
-	const char *at_once, *stuck; /* of it; NULL: not both are known */
-	int in_slabs;                /* stuck in slabs, not on pages */
+	/* ": 3 by malloc, 4 as objects"; NULL: nothing more is known */
+	const char *of_which;
+	/* heaps of which it is not known what is in use; NULL: next to none */
+	const char *unknown;
+	/* what it mapped itself, of which nothing is known; NULL: next to none */
+	const char *mapped;
+	/* what is free; NULL: next to nothing is */
+	const char *free;
+	/* who keeps it; "allocators" are several */
+	const char *keeper;
+	/* of it; NULL: not both are known */
+	const char *at_once, *stuck;
+	/* stuck in slabs, not on pages */
+	int in_slabs;
 };
 /**
  * words_verdict() - one sentence to three, the last on a line of its own where something is free;

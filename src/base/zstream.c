@@ -17,17 +17,23 @@
 #define WINDOW_LOG_MAX 27 /* 128 MiB: what a hostile zstd frame may make us allocate */
 
 struct zstream {
-	int fd; /* -1: bytes in memory */
+	/* -1: bytes in memory */
+	int fd;
 	char *name;
 	enum zstream_kind kind;
-	unsigned char *buf; /* IN_BYTES; with bytes in memory not owned: points into them */
-	size_t pos, len;    /* unread input is buf[pos, len) */
+	/* IN_BYTES; with bytes in memory not owned: points into them */
+	unsigned char *buf;
+	/* unread input is buf[pos, len) */
+	size_t pos, len;
 	int input_ended;
-	int ended; /* nothing more comes out */
+	/* nothing more comes out */
+	int ended;
 	const char *damaged;
-	uint64_t taken, total; /* compressed bytes read from the file; its size */
+	/* compressed bytes read from the file; its size */
+	uint64_t taken, total;
 	z_stream gz;
-	int gz_live; /* inflateInit done */
+	/* inflateInit done */
+	int gz_live;
 	/* a whole gzip member or zstd frame has ended: end of input is clean here */
 	int between_frames;
 	ZSTD_DStream *zstd;

@@ -42,8 +42,8 @@ enum {
 
 struct pt_regs {
 	unsigned long bx, bp, di, ip, sp;
-	unsigned long si, dx, r10,
-		orig_ax; /* of a system call: arguments two to four, its number */
+	/* of a system call: arguments two to four, its number */
+	unsigned long si, dx, r10, orig_ax;
 	unsigned long r8;
 	unsigned long ax, cx, r9;
 } KERNEL_TYPE;
@@ -91,7 +91,8 @@ typedef struct {
 
 struct sock_common {
 	__u32 skc_daddr, skc_rcv_saddr;
-	__u16 skc_dport, skc_num; /* network and host order */
+	/* network and host order */
+	__u16 skc_dport, skc_num;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
@@ -134,7 +135,8 @@ struct signal_struct {
 } KERNEL_TYPE;
 
 struct mm_struct {
-	unsigned long exec_vm; /* pages mapped executable */
+	/* pages mapped executable */
+	unsigned long exec_vm;
 } KERNEL_TYPE;
 
 /*

@@ -18,7 +18,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct move_key);
-	__type(value, uint64_t); /* the old page's number */
+	/* the old page's number */
+	__type(value, uint64_t);
 } pages_moves SEC(".maps");
 
 INLINE void move_begins(uint64_t addr, uint64_t entry)

@@ -47,24 +47,29 @@ volatile uint32_t net_find_pass = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20); /* the loader's to settle */
+	/* the loader's to settle */
+	__uint(max_entries, 1 << 20);
 } net_ring SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384); /* the loader's to settle */
-	__type(key, uint64_t);      /* cookie */
+	/* the loader's to settle */
+	__uint(max_entries, 16384);
+	/* cookie */
+	__type(key, uint64_t);
 	__type(value, struct wire_net_socket);
 } net_sockets SEC(".maps");
 
 struct process {
 	uint16_t node_port;
-	uint16_t announced; /* as one that listens: so is its end */
+	/* as one that listens: so is its end */
+	uint16_t announced;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WIRE_NET_PROCESSES_MAX);
-	__type(key, uint32_t); /* process id */
+	/* process id */
+	__type(key, uint32_t);
 	__type(value, struct process);
 } net_processes SEC(".maps");
 
@@ -75,8 +80,10 @@ struct listener_key {
 struct listener {
 	uint32_t pid;
 	uint16_t node_port;
-	uint16_t ignored; /* another port of a node: what it accepts there (RPC) is not recorded */
-	uint32_t sockets; /* followed ones that listen there: one a family, address or thread */
+	/* another port of a node: what it accepts there (RPC) is not recorded */
+	uint16_t ignored;
+	/* followed ones that listen there: one a family, address or thread */
+	uint32_t sockets;
 	uint32_t reserved;
 };
 struct {
@@ -157,7 +164,8 @@ INLINE struct wire_net_slot *slot_take(void)
 }
 
 struct segment {
-	uint32_t total, payload_at, len; /* bytes, from the IP header */
+	/* bytes, from the IP header */
+	uint32_t total, payload_at, len;
 	uint32_t seq;
 	uint8_t syn, fin;
 };

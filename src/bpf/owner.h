@@ -20,12 +20,14 @@ const volatile uint32_t pages_page_bytes = 64; /* sizeof(struct page); set by th
 uint64_t pages_vmemmap = 0;
 
 struct pages_part {
-	uint32_t v[8]; /* as long as the map's value */
+	/* as long as the map's value */
+	uint32_t v[8];
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* the loader's to settle, as sizes of the next */
+	/* the loader's to settle, as sizes of the next */
+	__uint(max_entries, 1);
 	__uint(key_size, sizeof(uint32_t));
 	__uint(value_size, sizeof(struct pages_part));
 } pages_owner SEC(".maps");
@@ -80,8 +82,10 @@ INLINE void add(uint32_t owner, int64_t pages)
 struct run {
 	struct pages_part *part;
 	uint64_t at;
-	uint32_t owner; /* to be written */
-	uint32_t flip;  /* FLIP_*: instead of writing, change CACHE where there is an owner */
+	/* to be written */
+	uint32_t owner;
+	/* FLIP_*: instead of writing, change CACHE where there is an owner */
+	uint32_t flip;
 	/* words that had one; as a mark: the verifier multiplies by what it can count */
 	uint32_t taken;
 };

@@ -66,7 +66,8 @@ struct {
 } pages_heads SEC(".maps");
 
 struct pages_pool {
-	uint64_t v[512]; /* as long as the map's value */
+	/* as long as the map's value */
+	uint64_t v[512];
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -48,7 +48,8 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* the loader's to settle, as that of the next ones */
+	/* the loader's to settle, as that of the next ones */
+	__uint(max_entries, 1);
 	__type(key, struct wire_sample_row_key);
 	__type(value, struct wire_sample_row);
 } sample_rows SEC(".maps");
@@ -70,9 +71,8 @@ struct {
 } sample_live SEC(".maps");
 
 struct {
-	__uint(type,
-	       /* a thread that dies in a call, or leaves it by longjmp, takes no place for ever */
-	       BPF_MAP_TYPE_LRU_HASH);
+	/* a thread that dies in a call, or leaves it by longjmp, takes no place for ever */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
 	__type(value, struct wire_sample_pending);
@@ -124,7 +124,8 @@ struct {
  * architecture's and never changes.
  */
 struct all_regs {
-	uint64_t v[32]; /* WIRE_SAMPLE_SLOTS of them */
+	/* WIRE_SAMPLE_SLOTS of them */
+	uint64_t v[32];
 };
 /*
  * What stack_at() and enter_told() are told. The verifier looks through both once in a program,

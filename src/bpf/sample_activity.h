@@ -21,7 +21,8 @@ struct {
 /* By the kernel's own number of the thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* the loader's to settle */
+	/* the loader's to settle */
+	__uint(max_entries, 1);
 	__type(key, uint32_t);
 	__type(value, struct wire_sample_caller);
 } sample_callers SEC(".maps");

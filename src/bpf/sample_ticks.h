@@ -13,7 +13,8 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* the loader's to settle */
+	/* the loader's to settle */
+	__uint(max_entries, 1);
 	__type(key, uint64_t);
 	__type(value, uint32_t);
 } sample_places SEC(".maps");

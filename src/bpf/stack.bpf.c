@@ -21,7 +21,8 @@ const volatile uint32_t stack_send = 1;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20); /* the loader's to settle */
+	/* the loader's to settle */
+	__uint(max_entries, 1 << 20);
 } stack_ring SEC(".maps");
 
 static UNWIND_INLINE int current_ids(uint32_t *pid, uint32_t *tid)
@@ -91,7 +92,8 @@ int stack_at_function(struct pt_regs *regs)
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* the loader's to settle, as that of the next two */
+	/* the loader's to settle, as that of the next two */
+	__uint(max_entries, 1);
 	__type(key, struct wire_extent_key);
 	__type(value, struct wire_extent);
 } extents SEC(".maps");

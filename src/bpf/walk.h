@@ -27,18 +27,24 @@
 
 /** What one walk needs; the value of a per-CPU map. */
 struct walk {
-	uint64_t busy; /* thread that is using it + 1; 0 = nobody */
+	/* thread that is using it + 1; 0 = nobody */
+	uint64_t busy;
 	uint64_t ip, sp, bp, bx;
-	uint32_t first, count; /* the process's places */
-	uint32_t place, other; /* the one that served last, and the one before */
+	/* the process's places */
+	uint32_t first, count;
+	/* the one that served last, and the one before */
+	uint32_t place, other;
 	uint32_t frames;
 	uint32_t guessed, reads, failed, missed;
-	uint32_t elsewhere; /* frame pointers followed to another stack */
+	/* frame pointers followed to another stack */
+	uint32_t elsewhere;
 	int32_t stop;
-	uint64_t tag;  /* generation << 47 */
-	uint64_t hash; /* of the frames so far */
-	uint64_t there,
-		next; /* what a frame pointer names: kept here, since BPF's stack is small */
+	/* generation << 47 */
+	uint64_t tag;
+	/* of the frames so far */
+	uint64_t hash;
+	/* what a frame pointer names: kept here, since BPF's stack is small */
+	uint64_t there, next;
 	struct wire_stack out;
 	/*
 	 * Copies of stack memory, one of an even page and one of an odd page: a frame across two
@@ -47,8 +53,8 @@ struct walk {
 	 * loaded without waiting for where its copy begins.
 	 */
 	uint64_t at[2], last[2];
-	uint8_t bytes[2 * WALK_PAGE +
-		      WALK_BLOCK_BYTES]; /* the verifier lets a copy end behind them */
+	/* the verifier lets a copy end behind them */
+	uint8_t bytes[2 * WALK_PAGE + WALK_BLOCK_BYTES];
 };
 
 /* Sizes are settled between open and load, masks with them. */
@@ -58,7 +64,8 @@ const volatile uint32_t walk_block_bytes = WALK_BLOCK_BYTES;
 const volatile uint32_t walk_frames_max = WIRE_STACK_FRAMES_MAX;
 
 struct walk_words {
-	uint32_t v[2]; /* as long as the map's value */
+	/* as long as the map's value */
+	uint32_t v[2];
 };
 
 struct {
@@ -66,7 +73,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(uint32_t));
-	__uint(value_size, sizeof(struct walk_words)); /* the loader's to settle */
+	/* the loader's to settle */
+	__uint(value_size, sizeof(struct walk_words));
 } walk_words SEC(".maps");
 
 struct walk_places {
@@ -195,7 +203,8 @@ static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out)
 /* A table is where its three arrays start in words. */
 struct walk_table {
 	const struct walk_words *words;
-	uint64_t mask; /* a copy, so that it is loaded once */
+	/* a copy, so that it is loaded once */
+	uint64_t mask;
 	uint32_t idx, row, rule;
 };
 #define WALK_U32(t, i) ((t).words->v[(uint64_t)(uint32_t)(i) & (t).mask])

@@ -25,7 +25,8 @@ enum cmd_exit { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_ALERT = 3 };
  */
 struct command {
 	const char *name;
-	const char *summary; /* one line for `byteledger --help` */
+	/* one line for `byteledger --help` */
+	const char *summary;
 	int (*run)(int argc, char **argv);
 };
 
@@ -97,7 +98,8 @@ int cmd_take_word(const char *what, const char *arg, const char *const *words, s
  * to its value.
  */
 struct cmd_field {
-	int key; /* 0 ends a table of them */
+	/* 0 ends a table of them */
+	int key;
 	size_t at;
 	int is_text;
 };

@@ -15,15 +15,18 @@
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_FOLDED };
 
 struct side {
-	const char *word; /* as typed: FILE or FILE@TIME */
+	/* as typed: FILE or FILE@TIME */
+	const char *word;
 	char *path;
-	struct query_time at; /* kind 0: none */
+	/* kind 0: none */
+	struct query_time at;
 	struct recording *recording;
 	struct prof *prof;
 };
 
 struct diff {
-	struct selection selection; /* first: the child parser's input */
+	/* first: the child parser's input */
+	struct selection selection;
 	struct side sides[2];
 	size_t count;
 	enum format format;

@@ -13,7 +13,8 @@
 
 struct export
 {
-	struct selection selection; /* first: the child parser's input */
+	/* first: the child parser's input */
+	struct selection selection;
 	const char *path, *out_path;
 	const struct out_format *format;
 	struct err err;

@@ -12,11 +12,14 @@
 #include "out/capture.h"
 
 struct net_job {
-	const char *config; /* record */
+	/* record */
+	const char *config;
 	const char *identity_paths[NODE_JOB_IDENTITIES_MAX];
 	size_t identity_count;
-	const char *local;          /* ADDR or ADDR:PORT, NULL = not given */
-	struct net_addr local_addr; /* the same, read; port 0 = any */
+	/* ADDR or ADDR:PORT, NULL = not given */
+	const char *local;
+	/* the same, read; port 0 = any */
+	struct net_addr local_addr;
 	enum net_role role;
 	enum out_capture_format format;
 	const char *input;

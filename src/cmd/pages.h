@@ -19,13 +19,19 @@ struct pages_job {
 	struct pages_tree_opt tree;
 	int tree_given;
 	int with_program;
-	uint64_t watch_ns;            /* between readings; 0 = as the work allows */
-	uint64_t since_ns;            /* show what came within so long; 0 = what is there */
-	uint64_t duration_ns, end_ns; /* end_ns: of CLOCK_MONOTONIC; 0 = none */
+	/* between readings; 0 = as the work allows */
+	uint64_t watch_ns;
+	/* show what came within so long; 0 = what is there */
+	uint64_t since_ns;
+	/* end_ns: of CLOCK_MONOTONIC; 0 = none */
+	uint64_t duration_ns, end_ns;
 	int json, jsonl, format_given, quiet;
-	const char *output;    /* the recording */
-	const char *report;    /* where the result goes */
-	uint32_t tables_bytes; /* 0: the default */
+	/* the recording */
+	const char *output;
+	/* where the result goes */
+	const char *report;
+	/* 0: the default */
+	uint32_t tables_bytes;
 	uint32_t stacks;
 	struct serving_opt serving;
 	struct result result;

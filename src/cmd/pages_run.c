@@ -19,7 +19,8 @@
 struct run {
 	struct pages_job *job;
 	struct pages_life *life;
-	struct page_shot *shot; /* the last one, for this thread */
+	/* the last one, for this thread */
+	struct page_shot *shot;
 	struct serving *serving;
 	struct pages_live served;
 	struct serving_more more;

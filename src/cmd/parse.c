@@ -19,9 +19,12 @@ static struct {
 	char *name;
 	const struct argp *argp;
 	argp_parser_t parser;
-	const char *unwanted; /* the last argument that the parser did not take */
-	const char *typed;    /* the argument at which it stopped */
-	int *rest;            /* of a command that runs a program */
+	/* the last argument that the parser did not take */
+	const char *unwanted;
+	/* the argument at which it stopped */
+	const char *typed;
+	/* of a command that runs a program */
+	int *rest;
 } parsed;
 
 const char *cmd_parsed_name(void)

@@ -15,19 +15,29 @@
 #include "recorder/recorder.h"
 
 struct record_opt {
-	struct serving_opt serving; /* first: the child parser's input */
-	const char *output;         /* pattern; NULL = the default */
-	uint64_t duration_ns;       /* 0 = until the program ends */
+	/* first: the child parser's input */
+	struct serving_opt serving;
+	/* pattern; NULL = the default */
+	const char *output;
+	/* 0 = until the program ends */
+	uint64_t duration_ns;
 	int quiet;
-	int is_explained;   /* by `explain`: said so */
-	const char *format; /* "text" or "json"; NULL = not given */
-	const char *report; /* file; NULL = stdout or stderr */
+	/* by `explain`: said so */
+	int is_explained;
+	/* "text" or "json"; NULL = not given */
+	const char *format;
+	/* file; NULL = stdout or stderr */
+	const char *report;
 	const char *on_full;
 	int free_stacks, stamp_every_event, follow_children, no_names;
-	int snapshots;        /* `run`: where the memory is, for `explain` */
-	int pages;            /* `run`: resident pages by stack, where it may */
-	uint64_t snapshot_ns; /* so often beside; 0: at new peaks and in the end */
-	char *made;           /* receives the path of the recording; NULL */
+	/* `run`: where the memory is, for `explain` */
+	int snapshots;
+	/* `run`: resident pages by stack, where it may */
+	int pages;
+	/* so often beside; 0: at new peaks and in the end */
+	uint64_t snapshot_ns;
+	/* receives the path of the recording; NULL */
+	char *made;
 	size_t made_size;
 	uint64_t budget_bytes;
 	struct limits limits;

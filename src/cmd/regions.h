@@ -24,13 +24,16 @@ struct regions {
 	enum regions_sort sort;
 	size_t top;
 	enum regions_group group;
-	struct regions_base *base; /* --diff */
+	/* --diff */
+	struct regions_base *base;
 	const char *base_path, *output;
 	int top_given, format_given, sort_given, with_program, all, raw, quick, compat, probe,
 		quiet, classes;
-	struct mapnames *names; /* --probe, where it is permitted */
+	/* --probe, where it is permitted */
+	struct mapnames *names;
 	struct result result;
-	struct started program; /* -- PROGRAM */
+	/* -- PROGRAM */
+	struct started program;
 	int printed;
 };
 

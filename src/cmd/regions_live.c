@@ -19,7 +19,8 @@ struct live {
 	struct regions *r;
 	const char *title;
 	uint64_t began_ns, said_ns;
-	int screen; /* a terminal */
+	/* a terminal */
+	int screen;
 	int printed, signals;
 };
 

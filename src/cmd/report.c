@@ -19,7 +19,8 @@
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
 struct report {
-	struct selection selection; /* first: the child parser's input */
+	/* first: the child parser's input */
+	struct selection selection;
 	const char *path;
 	enum format format;
 	int store_symbols, no_pager, tree;

@@ -16,8 +16,10 @@ struct sample_args {
 	struct targets targets;
 	struct started program;
 	int with_program;
-	const char *program_word;    /* of it: the first that was met */
-	const char *file, *function; /* --program, -f */
+	/* of it: the first that was met */
+	const char *program_word;
+	/* --program, -f */
+	const char *file, *function;
 	const char *csv, *flame, *report, *output;
 	int csv_flat, json, jsonl, format_given, quiet, top_given, order_given;
 	struct sampler_opt sampler;
@@ -27,7 +29,8 @@ struct sample_args {
 	const char *regex_text;
 	int leaks, kernel;
 	uint64_t older_ns, interval_ns, count, duration_ns;
-	double budget; /* of a CPU; 0 = none */
+	/* of a CPU; 0 = none */
+	double budget;
 	int budget_given;
 	struct result result;
 	struct serving_opt serving;

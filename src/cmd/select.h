@@ -18,13 +18,16 @@ struct selection {
 	enum view_by by;
 	enum view_cost cost;
 	int by_given, cost_given;
-	size_t limit; /* 0 = not given */
+	/* 0 = not given */
+	size_t limit;
 	int inverted, inclusive;
-	const char *skips[64]; /* lent from argv */
+	/* lent from argv */
+	const char *skips[64];
 	size_t skip_count;
 	int no_skip;
 	struct suppress_files quiet;
-	char words[256]; /* what counts, as it was typed (cut where it is longer) */
+	/* what counts, as it was typed (cut where it is longer) */
+	char words[256];
 };
 
 /**

@@ -21,7 +21,8 @@
 #include "tui/session.h"
 
 struct top {
-	struct selection selection; /* first: the child parser's input */
+	/* first: the child parser's input */
+	struct selection selection;
 	const char *path;
 	const char *name;
 	pid_t pid;

@@ -25,26 +25,37 @@
  * are argv's.
  */
 struct watch_args {
-	double seconds; /* --watch; 0 = not given */
+	/* --watch; 0 = not given */
+	double seconds;
 	uint64_t duration_ns;
-	uint64_t end_ns; /* of CLOCK_MONOTONIC: counted from the command's start; 0 = none */
+	/* of CLOCK_MONOTONIC: counted from the command's start; 0 = none */
+	uint64_t end_ns;
 	const char *history;
 	struct alert_rule rules[ALERT_RULES_MAX];
 	size_t rule_count;
 	struct alert_action actions[WATCH_ACTIONS_MAX];
 	size_t action_count;
-	struct serving_opt serving; /* quiet: as `serve -q` has it */
-	int is_server;              /* `serve`: the address is its result */
+	/* quiet: as `serve -q` has it */
+	struct serving_opt serving;
+	/* `serve`: the address is its result */
+	int is_server;
 	int hide_addresses;
-	int probe;              /* set by the command, as what follows: --duration is then enough */
-	struct mapnames *names; /* lent; may be NULL */
-	int json, jsonl;        /* set by the command: an object at the end, or for each reading */
+	/* set by the command, as what follows: --duration is then enough */
+	int probe;
+	/* lent; may be NULL */
+	struct mapnames *names;
+	/* set by the command: an object at the end, or for each reading */
+	int json, jsonl;
 	size_t top;
 	int all;
-	enum regions_sort sort;        /* of objects */
-	int by_rss;                    /* the order of what is printed at the end; else growth */
-	struct result *result;         /* lent; where lines and objects go */
-	const struct targets *targets; /* lent; who else is looked for meanwhile */
+	/* of objects */
+	enum regions_sort sort;
+	/* the order of what is printed at the end; else growth */
+	int by_rss;
+	/* lent; where lines and objects go */
+	struct result *result;
+	/* lent; who else is looked for meanwhile */
+	const struct targets *targets;
 	/* that was started for this: signals are forwarded, its end is ours; 0: none */
 	pid_t program;
 };

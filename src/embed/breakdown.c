@@ -20,7 +20,8 @@
 struct modules {
 	struct module_extent all[MODULES_MAX];
 	size_t count;
-	int go; /* one of them has Go's runtime */
+	/* one of them has Go's runtime */
+	int go;
 };
 
 /* Go's linker leaves a note with the build's id in what it makes, program or library. */

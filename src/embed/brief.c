@@ -20,7 +20,8 @@ static const char *const kinds[KINDS] = { "heap (brk)", "main stack",  "named", 
 /** struct brief - a reading under way. */
 struct brief {
 	uint64_t kib[KINDS];
-	unsigned kind; /* of the mapping whose fields come */
+	/* of the mapping whose fields come */
+	unsigned kind;
 	char program[1024];
 	size_t program_len;
 };

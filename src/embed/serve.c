@@ -34,11 +34,13 @@
 #define PAUSE_NS 200000000l /* where the program is out of descriptors */
 
 struct client {
-	int fd; /* -1: free */
+	/* -1: free */
+	int fd;
 	uint64_t since_ns;
 	size_t got, sent;
 	char request[REQUEST_MAX + 1];
-	struct buf answer; /* empty: the request is not whole yet */
+	/* empty: the request is not whole yet */
+	struct buf answer;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,7 +59,8 @@ static char token[TOKEN_MAX + 1]; /* empty: none is asked for */
 
 /** struct asked - what one request says of itself. */
 struct asked {
-	char origin[256]; /* a page of this machine or our own; empty: no page asks */
+	/* a page of this machine or our own; empty: no page asks */
+	char origin[256];
 	char etag[64];
 	const char *type;
 };

@@ -29,14 +29,19 @@ enum glibc_kind { GLIBC_MAIN, GLIBC_HEAP, GLIBC_MMAPPED };
 /** struct glibc_span - a stretch of address space that malloc manages. */
 struct glibc_span {
 	uint64_t start, end;
-	uint64_t chunks; /* where its chunks begin; of a large block the header */
-	uint32_t arena;  /* index; 0 is the main arena. Unused for GLIBC_MMAPPED */
-	uint8_t kind;    /* enum glibc_kind */
+	/* where its chunks begin; of a large block the header */
+	uint64_t chunks;
+	/* index; 0 is the main arena. Unused for GLIBC_MMAPPED */
+	uint32_t arena;
+	/* enum glibc_kind */
+	uint8_t kind;
 };
 
 struct glibc_arena {
-	uint64_t addr, bins, top; /* struct malloc_state, its bins array, the topmost chunk */
-	uint64_t system_bytes;    /* what the arena says it took from the system */
+	/* struct malloc_state, its bins array, the topmost chunk */
+	uint64_t addr, bins, top;
+	/* what the arena says it took from the system */
+	uint64_t system_bytes;
 };
 
 /**
@@ -44,39 +49,55 @@ struct glibc_arena {
  * mallinfo2() does.
  */
 struct glibc_totals {
-	uint64_t live_bytes, live_count;     /* handed out, large blocks included */
-	uint64_t free_bytes, free_count;     /* in bins and fastbins, and the topmost chunks */
-	uint64_t free_page_bytes;            /* of those: whole pages, resident */
-	uint64_t hole_bytes;                 /* of those: resident parts of pages */
-	uint64_t tcache_bytes, cached_count; /* of threads */
-	uint64_t fastbin_bytes;              /* part of free: malloc_trim() merges them */
-	uint64_t metadata_bytes; /* arenas, heap headers, thread caches' tables, fences */
-	uint64_t mmapped_bytes, mmapped_count; /* large blocks; part of live */
-	uint64_t unclear_bytes; /* could not be stepped over, or contradicted themselves */
-	uint64_t absent_bytes;  /* could not be stepped over, since swapped out */
+	/* handed out, large blocks included */
+	uint64_t live_bytes, live_count;
+	/* in bins and fastbins, and the topmost chunks */
+	uint64_t free_bytes, free_count;
+	/* of those: whole pages, resident */
+	uint64_t free_page_bytes;
+	/* of those: resident parts of pages */
+	uint64_t hole_bytes;
+	/* of threads */
+	uint64_t tcache_bytes, cached_count;
+	/* part of free: malloc_trim() merges them */
+	uint64_t fastbin_bytes;
+	/* arenas, heap headers, thread caches' tables, fences */
+	uint64_t metadata_bytes;
+	/* large blocks; part of live */
+	uint64_t mmapped_bytes, mmapped_count;
+	/* could not be stepped over, or contradicted themselves */
+	uint64_t unclear_bytes;
+	/* could not be stepped over, since swapped out */
+	uint64_t absent_bytes;
 	uint64_t thread_caches;
 };
 
 struct glibc_reading {
 	struct glibc_arena *arenas;
 	size_t arena_count;
-	struct glibc_span *spans; /* by address, not overlapping */
+	/* by address, not overlapping */
+	struct glibc_span *spans;
 	size_t span_count;
 	/* what malloc itself says it has: arenas, and large blocks where that is known */
 	uint64_t claimed_bytes;
-	uint64_t params; /* address of mp_, 0 = not recognised */
+	/* address of mp_, 0 = not recognised */
+	uint64_t params;
 	uint64_t params_mmapped_bytes, params_sbrk_base;
-	uint64_t trim_threshold, mmap_threshold, top_pad,
-		arena_max; /* settings in force; 0 without @params */
+	/* settings in force; 0 without @params */
+	uint64_t trim_threshold, mmap_threshold, top_pad, arena_max;
 	int no_dyn_threshold;
 	/* bytes of struct malloc_state before its bins: 24 since 2.43, 112 from 2.27 on */
 	uint64_t before;
-	int unknown; /* 1: neither, or thread caches of an unknown shape: no figures */
-	int limited; /* 1: a list was not followed to its end */
+	/* 1: neither, or thread caches of an unknown shape: no figures */
+	int unknown;
+	/* 1: a list was not followed to its end */
+	int limited;
 	struct glibc_totals totals;
-	double consistency; /* per cent */
+	/* per cent */
+	double consistency;
 	uint64_t copied_bytes;
-	unsigned retried; /* spans walked a second time */
+	/* spans walked a second time */
+	unsigned retried;
 };
 
 /**
@@ -109,8 +130,10 @@ const struct glibc_span *glibc_span_at(const struct glibc_reading *reading, uint
 /** struct glibc_tcache_shape - a thread cache's table: numbers, then heads. */
 struct glibc_tcache_shape {
 	uint32_t chunk, bins, count_bytes;
-	int slots_left; /* the numbers are free slots, not blocks: since 2.42 */
-	int keyed;      /* each block carries a key */
+	/* the numbers are free slots, not blocks: since 2.42 */
+	int slots_left;
+	/* each block carries a key */
+	int keyed;
 };
 #define GLIBC_TABLE_MOST 760
 /**
@@ -136,13 +159,17 @@ struct glibc_link {
 struct glibc_lists {
 	struct glibc_table tables[GLIBC_TCACHES_MAX];
 	size_t table_count;
-	int fast;  /* some fastbin holds chunks */
-	int mixed; /* links are mixed with their own address (since 2.32): -1 unknown */
-	struct glibc_link *links; /* by address */
+	/* some fastbin holds chunks */
+	int fast;
+	/* links are mixed with their own address (since 2.32): -1 unknown */
+	int mixed;
+	/* by address */
+	struct glibc_link *links;
 	size_t link_count, link_room;
 	/* pieces: free chunks, the cached ones, tables. Sorted and joined in the end */
 	struct units found;
-	uint64_t class_count[UNITS_CLASSES], class_bytes[UNITS_CLASSES]; /* in use, by size */
+	/* in use, by size */
+	uint64_t class_count[UNITS_CLASSES], class_bytes[UNITS_CLASSES];
 };
 /**
  * glibc_tcache_looks() - 1 if the @shape's bytes at @body could be a thread cache's table: cheap,

@@ -27,7 +27,8 @@
  */
 struct near {
 	const struct memory *memory;
-	uint64_t addr[NEAR_LINES]; /* 0 = empty */
+	/* 0 = empty */
+	uint64_t addr[NEAR_LINES];
 	char bytes[NEAR_LINES][NEAR_BYTES];
 };
 
@@ -127,8 +128,10 @@ struct lists {
 	struct near *near;
 	struct glibc_reading *reading;
 	struct glibc_lists *all;
-	uint64_t key;   /* what all cached blocks carry since 2.34; 0 = not seen yet */
-	unsigned steps; /* left */
+	/* what all cached blocks carry since 2.34; 0 = not seen yet */
+	uint64_t key;
+	/* left */
+	unsigned steps;
 };
 
 /* The whole entry, header first: prev_size, size, next, key. */

@@ -130,12 +130,14 @@ struct search {
 	const struct region *regions;
 	size_t count;
 	struct glibc_reading *reading;
-	size_t cap;      /* of spans */
-	uint64_t before; /* bytes of struct malloc_state before its bins */
+	/* of spans */
+	size_t cap;
+	/* bytes of struct malloc_state before its bins */
+	uint64_t before;
 	uint64_t scanned;
 	unsigned tries;
-	size_t run_first,
-		run_last; /* mappings that touch one another; of the one that was asked for last */
+	/* mappings that touch one another; of the one that was asked for last */
+	size_t run_first, run_last;
 };
 
 /*
@@ -548,9 +550,11 @@ struct heads {
 	const uint32_t *order;
 	size_t order_count;
 	int every_page;
-	size_t known; /* spans that were there before: in order, not looked for again */
+	/* spans that were there before: in order, not looked for again */
+	size_t known;
 	unsigned tried;
-	uint64_t done; /* end of the block that was found last */
+	/* end of the block that was found last */
+	uint64_t done;
 	struct memory_pages here, ahead;
 	unsigned count, next;
 	uint64_t at[HEADS_AHEAD], words[HEADS_AHEAD][2];

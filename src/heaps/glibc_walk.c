@@ -32,7 +32,8 @@ struct walk {
 	const struct memory *memory;
 	struct glibc_reading *reading;
 	struct memory_window window;
-	struct memory_pages pages; /* for free chunks: behind the window */
+	/* for free chunks: behind the window */
+	struct memory_pages pages;
 	struct glibc_lists *lists;
 	int nomem;
 };

@@ -46,7 +46,8 @@ enum { DEAD, IN_USE, MANUAL }; /* manual: stacks and work buffers */
  */
 struct layout {
 	const char *versions;
-	uint8_t freeindex_bytes; /* and of the number of elements behind it */
+	/* and of the number of elements behind it */
+	uint8_t freeindex_bytes;
 	uint8_t alloc_count, class, state, element_bytes;
 };
 static const struct layout layouts[] = {
@@ -64,9 +65,10 @@ static const uint8_t pace_goals[] = {
 };
 
 struct span {
-	uint64_t start, end,
-		taken; /* taken: bytes of objects; of MANUAL ones the size of each stack */
-	uint64_t resident, mapped; /* of it, in mappings that the heap may lie in */
+	/* taken: bytes of objects; of MANUAL ones the size of each stack */
+	uint64_t start, end, taken;
+	/* of it, in mappings that the heap may lie in */
+	uint64_t resident, mapped;
 	uint32_t count;
 	unsigned state;
 };
@@ -74,16 +76,21 @@ struct span {
 struct go {
 	struct breakdown *b;
 	const struct memory *memory;
-	struct memory fresh; /* without copies: a list that moves is looked for anew */
+	/* without copies: a list that moves is looked for anew */
+	struct memory fresh;
 	const struct layout *layout;
 	struct memory_pages pages;
 	struct span *spans;
-	size_t count, room, listed; /* spans that hold memory; all that the list names */
-	uint64_t list, list_at;     /* the spans, and where that is noted */
+	/* spans that hold memory; all that the list names */
+	size_t count, room, listed;
+	/* the spans, and where that is noted */
+	uint64_t list, list_at;
 	char version[24];
 	unsigned bad;
-	double consistency; /* per cent */
-	uint64_t used;      /* bytes of spans in use */
+	/* per cent */
+	double consistency;
+	/* bytes of spans in use */
+	uint64_t used;
 	int paced, gc_percent;
 	uint64_t goal_bytes, idle_bytes, released_bytes;
 };

@@ -77,7 +77,8 @@ struct texts {
 	const char *path;
 	int fd;
 	struct {
-		uint64_t number; /* plus 1 */
+		/* plus 1 */
+		uint64_t number;
 		size_t len;
 		char bytes[BLOCK_BYTES];
 	} blocks[BLOCKS];
@@ -113,7 +114,8 @@ static int text_at(struct texts *t, uint64_t addr, char *to, size_t size)
 }
 
 struct found {
-	uint64_t value[WANTED]; /* an address of a static field, or the offset of another */
+	/* an address of a static field, or the offset of another */
+	uint64_t value[WANTED];
 	int known[WANTED];
 };
 
@@ -245,7 +247,8 @@ struct spaces {
 	/* mappings that hold descriptions of classes */
 	struct memory_run proven[HOTSPOT_METASPACES];
 	unsigned proven_count;
-	uint64_t class; /* any that the loaders list, of the class space; 0: none known */
+	/* any that the loaders list, of the class space; 0: none known */
+	uint64_t class;
 	int found;
 };
 

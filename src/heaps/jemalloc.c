@@ -29,11 +29,13 @@
 enum { ACTIVE, DIRTY, MUZZY, RETAINED, STATES };
 
 struct extent {
-	uint64_t bits, addr, size; /* in whole pages once it has been read */
+	/* in whole pages once it has been read */
+	uint64_t bits, addr, size;
 };
 
 struct near_page {
-	uint64_t page; /* its address; 0: none. The first page of an address space is nobody's */
+	/* its address; 0: none. The first page of an address space is nobody's */
+	uint64_t page;
 	char bytes[4096];
 };
 
@@ -41,23 +43,29 @@ struct je {
 	struct breakdown *b;
 	struct near_page near[NEAR_PAGES];
 	const struct memory *memory;
-	struct memory fresh; /* without copies: arenas are looked for as they are now */
+	/* without copies: arenas are looked for as they are now */
+	struct memory fresh;
 	struct radix tree;
 	uint64_t root_bytes;
 	struct memory_pages pages;
-	struct extent last; /* the one that was met last: it may go on in the next mapping */
+	/* the one that was met last: it may go on in the next mapping */
+	struct extent last;
 	uint64_t last_resident;
 	uint64_t live[QUANTA], count[QUANTA], holes[QUANTA], fits[QUANTA], active;
-	uint64_t good, bad; /* bytes whose descriptors agree with the tree, or do not */
+	/* bytes whose descriptors agree with the tree, or do not */
+	uint64_t good, bad;
 	uint64_t free_pages, resident, reserved, metadata, cached, cached_count, caches;
-	uint64_t base[BASE_BLOCKS_MAX]; /* sorted */
+	/* sorted */
+	uint64_t base[BASE_BLOCKS_MAX];
 	size_t base_count;
-	uint64_t list_offset; /* of the list of caches in an arena; 0: not found yet */
+	/* of the list of caches in an arena; 0: not found yet */
+	uint64_t list_offset;
 	uint64_t arenas[ARENAS_MAX];
 	size_t arena_count;
 	unsigned looks, extents;
 	unsigned quantum;
-	size_t first_unit; /* of ours */
+	/* of ours */
+	size_t first_unit;
 };
 
 static unsigned szind_of(uint64_t bits)

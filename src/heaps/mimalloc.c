@@ -25,11 +25,16 @@
 /** struct layout - where the words of a segment and of its pages stand. */
 struct layout {
 	const char *version;
-	uint16_t used, cookie, slices, info, kind, entries, thread, all; /* in a segment */
-	uint16_t stride;                                                 /* of a page */
-	uint16_t delayed; /* in a heap: the list of blocks in full pages, and then its thread */
-	uint8_t wide;     /* pages of 2.1 and behind it */
-	uint8_t keys;     /* bytes of the keys of a hardened build */
+	/* in a segment */
+	uint16_t used, cookie, slices, info, kind, entries, thread, all;
+	/* of a page */
+	uint16_t stride;
+	/* in a heap: the list of blocks in full pages, and then its thread */
+	uint16_t delayed;
+	/* pages of 2.1 and behind it */
+	uint8_t wide;
+	/* bytes of the keys of a hardened build */
+	uint8_t keys;
 };
 
 static const struct layout layouts[] = {
@@ -43,16 +48,19 @@ static const struct layout layouts[] = {
 #define STRIDE_MAX 112u
 
 struct slice {
-	uint32_t count, offset; /* slices of this page; bytes back to its first */
+	/* slices of this page; bytes back to its first */
+	uint32_t count, offset;
 	uint16_t capacity, reserved;
 	uint32_t used;
-	uint64_t block_bytes; /* 0: nobody's */
+	/* 0: nobody's */
+	uint64_t block_bytes;
 	uint64_t thread_free, heap;
 };
 
 struct segment {
 	uint64_t used, cookie, slices, info_slices, entries, thread;
-	uint32_t kind; /* 0 normal, 1 one huge page */
+	/* 0 normal, 1 one huge page */
+	uint32_t kind;
 	struct slice all[SLICES + 1];
 };
 
@@ -61,12 +69,14 @@ struct mi {
 	const struct memory *memory;
 	struct memory_pages pages;
 	struct allocator_reading sum;
-	const struct layout *layout; /* NULL: no segment was met */
+	/* NULL: no segment was met */
+	const struct layout *layout;
 	struct segment segment;
 	unsigned char raw[HEAD_MAX + (SLICES + 1) * STRIDE_MAX];
 	uint64_t secret;
 	unsigned segments, steps;
-	uint64_t good, bad; /* pages that do not contradict themselves, and that do */
+	/* pages that do not contradict themselves, and that do */
+	uint64_t good, bad;
 	struct {
 		uint64_t addr, thread;
 	} heaps[HEAPS_MAX];

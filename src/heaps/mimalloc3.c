@@ -34,15 +34,20 @@ enum memory_kind { FROM_OS, FROM_ARENA };
 /** struct layout - where the words of a page's head stand. */
 struct layout {
 	const char *version;
-	uint8_t block, thread_free, start,
-		origin;   /* words; @origin: of three that say where it is from */
-	uint8_t counts;   /* bytes: used, and as many as have been in use, as there is room for */
-	uint8_t capacity; /* bytes: the latter two */
-	uint8_t relative; /* @start counts from the head */
-	uint8_t arena;    /* what says that it is an arena's; below it the kernel's three */
-	uint8_t arena_start, arena_slices,
-		arena_bitmap; /* words of an arena; 255: it starts where its head is */
-	uint8_t thread;       /* word: the thread's part of a heap that has the page; 255: none */
+	/* words; @origin: of three that say where it is from */
+	uint8_t block, thread_free, start, origin;
+	/* bytes: used, and as many as have been in use, as there is room for */
+	uint8_t counts;
+	/* bytes: the latter two */
+	uint8_t capacity;
+	/* @start counts from the head */
+	uint8_t relative;
+	/* what says that it is an arena's; below it the kernel's three */
+	uint8_t arena;
+	/* words of an arena; 255: it starts where its head is */
+	uint8_t arena_start, arena_slices, arena_bitmap;
+	/* word: the thread's part of a heap that has the page; 255: none */
+	uint8_t thread;
 };
 
 static const struct layout layouts[] = {
@@ -52,8 +57,10 @@ static const struct layout layouts[] = {
 };
 
 struct page {
-	uint64_t from, bytes; /* all that it has */
-	uint64_t start;       /* of its first block */
+	/* all that it has */
+	uint64_t from, bytes;
+	/* of its first block */
+	uint64_t start;
 	uint64_t block, thread_free, arena, thread;
 	uint32_t used, capacity, reserved;
 };
@@ -62,7 +69,8 @@ struct page {
 struct part {
 	uint64_t at;
 	uint64_t live_bytes, live_count, cache_bytes, hole_bytes;
-	int internal; /* its blocks are parts for others: mimalloc's own */
+	/* its blocks are parts for others: mimalloc's own */
+	int internal;
 };
 #define PARTS_MAX 4096u
 #define PART_SLOTS 8192u
@@ -73,20 +81,25 @@ struct mi3 {
 	struct memory_pages pages, freed;
 	struct allocator_reading sum;
 	const struct layout *layout;
-	uint64_t map, entries, behind; /* the page map: where it is, its first entry, and its end */
+	/* the page map: where it is, its first entry, and its end */
+	uint64_t map, entries, behind;
 	uint8_t *claims;
 	unsigned page_count, steps;
 	uint64_t good, bad;
 	struct {
-		uint64_t at, start, slices, info, bitmap; /* @bitmap: its chunks; 0: not known */
+		/* @bitmap: its chunks; 0: not known */
+		uint64_t at, start, slices, info, bitmap;
 	} arenas[ARENAS_MAX];
 	unsigned arena_count, arena_last;
-	uint64_t bits_at,
-		bits[CHUNK / 64];         /* a piece of a bitmap, and where it was read; 0: none */
-	struct part parts[PARTS_MAX + 1]; /* the first is nobody's */
-	uint16_t part_slots[PART_SLOTS];  /* numbers of parts by their address; 0: none */
+	/* a piece of a bitmap, and where it was read; 0: none */
+	uint64_t bits_at, bits[CHUNK / 64];
+	/* the first is nobody's */
+	struct part parts[PARTS_MAX + 1];
+	/* numbers of parts by their address; 0: none */
+	uint16_t part_slots[PART_SLOTS];
 	unsigned part_count;
-	uint64_t done; /* end of what was accounted for: pages come in rising order */
+	/* end of what was accounted for: pages come in rising order */
+	uint64_t done;
 	uint64_t part[PART];
 };
 

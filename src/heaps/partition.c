@@ -41,7 +41,8 @@
  */
 struct root {
 	uint64_t at, base, bytes, buckets;
-	unsigned stride, bucket_count; /* stride 0: it is none */
+	/* stride 0: it is none */
+	unsigned stride, bucket_count;
 	uint64_t before[ROOT_BEFORE_MAX];
 	unsigned before_count;
 	struct {
@@ -193,7 +194,8 @@ static uint64_t super_of(const struct partition *p, const struct root *root, uin
 /* ---- what is in it --------------------------------------------------------------------------- */
 
 struct span {
-	uint64_t start, bytes, slot, used, unused; /* unused: slots that nobody had yet */
+	/* unused: slots that nobody had yet */
+	uint64_t start, bytes, slot, used, unused;
 };
 
 /* 0: as it cannot be. */

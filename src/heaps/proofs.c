@@ -25,7 +25,8 @@ struct hit {
 struct proof {
 	const char *label, *code_label, *owner;
 	uint64_t align;
-	unsigned least; /* so many must agree */
+	/* so many must agree */
+	unsigned least;
 	/**
 	 * Whether the words at @at are such a header: how many bytes it begins, and the word that
 	 * all of one heap share.

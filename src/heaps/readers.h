@@ -49,11 +49,11 @@ int heaps_proofs(struct breakdown *breakdown, const struct memory *memory, struc
 #define HOTSPOT_METASPACES 256
 struct hotspot_places {
 	struct memory_run heap, code, cards, classes;
-	struct memory_run metaspace
-		/* mappings that hold classes' descriptions, or whole reservations for them */
-		[HOTSPOT_METASPACES];
+	/* mappings that hold classes' descriptions, or whole reservations for them */
+	struct memory_run metaspace[HOTSPOT_METASPACES];
 	unsigned metaspace_count;
-	int classes_are_exact; /* the class space's end is known, too */
+	/* the class space's end is known, too */
+	int classes_are_exact;
 };
 /** hotspot_places() - 1 found, 0 not, -ENOMEM. */
 int hotspot_places(const struct breakdown *breakdown, const struct memory *memory,

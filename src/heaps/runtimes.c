@@ -45,10 +45,12 @@ static int is_pool(const struct pool *p, uint64_t at, uint32_t bytes)
 
 struct pools {
 	const struct memory *memory;
-	struct memory_pages here, pages; /* of headers, and of whole pools behind them */
+	/* of headers, and of whole pools behind them */
+	struct memory_pages here, pages;
 	struct allocator_reading sum;
 	uint64_t pools, tried;
-	uint32_t bytes; /* of each */
+	/* of each */
+	uint32_t bytes;
 	struct units *units;
 };
 
@@ -258,8 +260,10 @@ static const char *space_part(const char *name)
 
 struct counters {
 	uint64_t used, capacity;
-	uint64_t heap_bytes;  /* what the generations may grow to, together */
-	uint64_t largest_max; /* of the generations */
+	/* what the generations may grow to, together */
+	uint64_t heap_bytes;
+	/* of the generations */
+	uint64_t largest_max;
 	unsigned spaces;
 };
 

@@ -324,7 +324,8 @@ static void set_node(struct radix *tree, uint64_t addr, uint64_t node)
  */
 struct radix_pieces {
 	struct radix_piece {
-		uint64_t start; /* 0: none */
+		/* 0: none */
+		uint64_t start;
 		int rc;
 		uint64_t words[PIECE_BYTES / 8];
 	} of[PIECES];
@@ -423,11 +424,15 @@ struct search {
 	radix_proof proof;
 	void *ctx;
 	uint64_t keys[KEYS_MAX];
-	const struct region *samples[KEYS_MAX][SAMPLES]; /* NULL behind the last */
+	/* NULL behind the last */
+	const struct region *samples[KEYS_MAX][SAMPLES];
 	unsigned key_count, tries;
-	struct memory_run roots;      /* where one may begin, the last place included */
-	struct memory_run heaps;      /* heap memory lies in */
-	const struct region *no_heap; /* where a word led that was none */
+	/* where one may begin, the last place included */
+	struct memory_run roots;
+	/* heap memory lies in */
+	struct memory_run heaps;
+	/* where a word led that was none */
+	const struct region *no_heap;
 };
 
 /* The largest mappings below each entry are kept. */

@@ -36,8 +36,10 @@ struct scan_block {
 	const struct region *region;
 	uint64_t addr;
 	const uint64_t *words;
-	size_t count; /* of words to look at */
-	size_t ahead; /* of words there are, for a look beyond the last: at most 512 more */
+	/* of words to look at */
+	size_t count;
+	/* of words there are, for a look beyond the last: at most 512 more */
+	size_t ahead;
 	/*
 	 * places of those words that lead into memory that no file backs, or between such: what a
 	 * table's pointer is one of
@@ -72,7 +74,8 @@ struct scan_copies {
 		uint64_t start, end, read_ns;
 		int rc;
 		uint64_t *words;
-		uint32_t *leads; /* as many places behind it as there are words */
+		/* as many places behind it as there are words */
+		uint32_t *leads;
 		size_t lead_count;
 	} of[SCAN_COPIES];
 };
@@ -90,7 +93,8 @@ struct radix_shape {
 	uint8_t shift[2], bits[2];
 	/* of a level between them: 0 bits where there is none */
 	uint8_t middle_shift, middle_bits;
-	uint64_t align; /* of leaves */
+	/* of leaves */
+	uint64_t align;
 	/* makes one word of a leaf's entry that has two; NULL: it has one */
 	uint64_t (*join)(uint64_t first, uint64_t second);
 };
@@ -105,16 +109,21 @@ struct radix {
 	const struct memory *memory;
 	struct radix_shape shape;
 	uint64_t root;
+
 	/* private: the leaf of the last address, what leads to it, and some of its entries */
-	uint64_t node_first,
-		node; /* what the root leads to: the leaf itself where there is no level between */
+
+	/* what the root leads to: the leaf itself where there is no level between */
+	uint64_t node_first, node;
 	int node_known;
-	uint64_t leaf_first, leaf; /* first address that it stands for */
+	/* first address that it stands for */
+	uint64_t leaf_first, leaf;
 	int leaf_known;
-	uint64_t first; /* address of the first entry that is copied */
+	/* address of the first entry that is copied */
+	uint64_t first;
 	unsigned copied;
 	uint64_t entries[RADIX_AHEAD];
-	struct memory_pages pages; /* of leaves */
+	/* of leaves */
+	struct memory_pages pages;
 	/* private: what was read of nodes between root and leaf, while a root is looked for */
 	struct radix_pieces *pieces;
 };

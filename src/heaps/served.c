@@ -30,16 +30,19 @@
 
 struct module {
 	struct breakdown *b;
-	const struct region *first; /* its start, at the file's */
+	/* its start, at the file's */
+	const struct region *first;
 	int fd;
 	uint64_t bias;
 	Elf64_Phdr headers[HEADERS_MAX];
 	unsigned count;
 	uint64_t symbols, strings, strings_bytes, calls, calls_bytes, data, data_bytes, relative;
-	char *text; /* symbols, then strings, as far as they were read */
+	/* symbols, then strings, as far as they were read */
+	char *text;
 	Elf64_Sym *table;
 	size_t symbol_count;
-	int has_one; /* a `malloc` of its own, though its calls may go to another's */
+	/* a `malloc` of its own, though its calls may go to another's */
+	int has_one;
 };
 
 static int read_at(const struct module *m, uint64_t offset, void *to, size_t len)

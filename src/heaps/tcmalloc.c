@@ -27,15 +27,18 @@
 enum { IN_USE, ON_NORMAL, ON_RETURNED };
 
 struct span {
-	uint64_t start, length; /* in pages */
+	/* in pages */
+	uint64_t start, length;
 	uint64_t next, prev, objects;
-	uint32_t bits, pad; /* 16 blocks that left it, 8 size class, 2 location */
+	/* 16 blocks that left it, 8 size class, 2 location */
+	uint32_t bits, pad;
 };
 
 struct central {
 	uint64_t lock, class;
 	struct span empty, nonempty;
-	uint64_t spans, free; /* blocks that lie free in spans */
+	/* blocks that lie free in spans */
+	uint64_t spans, free;
 	uint64_t slots[128];
 	uint32_t used_slots, cache_slots, max_slots;
 };
@@ -49,21 +52,29 @@ struct free_list {
 struct tc {
 	struct breakdown *b;
 	const struct memory *memory;
-	struct memory fresh; /* without copies: lists are read as they are now */
+	/* without copies: lists are read as they are now */
+	struct memory fresh;
 	struct radix tree;
 	struct memory_pages pages;
-	struct span last; /* the one that was met last: it may go on in the next mapping */
+	/* the one that was met last: it may go on in the next mapping */
+	struct span last;
 	uint64_t last_resident;
 	struct allocator_reading sum;
 	int32_t class_bytes[CLASSES], class_moves[CLASSES];
-	unsigned classes;             /* 0: the table was not found */
-	uint64_t class_free[CLASSES]; /* blocks free in spans, by what the spans say */
-	uint64_t central;             /* address of the first central list; 0: not found */
-	uint64_t next_offset;         /* in a thread cache */
+	/* 0: the table was not found */
+	unsigned classes;
+	/* blocks free in spans, by what the spans say */
+	uint64_t class_free[CLASSES];
+	/* address of the first central list; 0: not found */
+	uint64_t central;
+	/* in a thread cache */
+	uint64_t next_offset;
 	uint64_t first_cache, cache_count;
 	unsigned steps, followed;
-	uint64_t good, bad; /* pages */
-	double lists;       /* how far the central lists agree */
+	/* pages */
+	uint64_t good, bad;
+	/* how far the central lists agree */
+	double lists;
 };
 
 static int read_span(const struct tc *tc, uint64_t entry, struct span *s)

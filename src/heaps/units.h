@@ -47,16 +47,15 @@ struct unit {
 	uint64_t start, bytes;
 	/* UNIT_SLAB, UNIT_RUNTIME: bytes of one; UNIT_BLOCK: of what the block takes; else 0 */
 	uint64_t slot;
-	uint64_t head; /* bytes at its start that are the allocator's own */
-	uint32_t used,
-		/*
-		 * slots that are handed out by the allocator's word, and those of them that a cache
-		 * keeps
-		 */
-		cached;
+	/* bytes at its start that are the allocator's own */
+	uint64_t head;
+	/* slots that are handed out by the allocator's word, and those of them that a cache
+	 * keeps */
+	uint32_t used, cached;
 	uint16_t arena;
 	uint8_t kind, flags;
-	uint8_t allocator; /* index into struct breakdown's allocators */
+	/* index into struct breakdown's allocators */
+	uint8_t allocator;
 };
 
 enum piece_kind {
@@ -100,9 +99,11 @@ struct units {
 	/* glibc's settings in force (mp_) */
 	int has_settings;
 	uint64_t trim_threshold, mmap_threshold, arena_max, top_pad, mmapped_bytes;
-	int thresholds_set; /* by a tunable or mallopt(): they do not rise by themselves */
+	/* by a tunable or mallopt(): they do not rise by themselves */
+	int thresholds_set;
 	uint32_t arenas;
-	int incomplete; /* there was no memory for some */
+	/* there was no memory for some */
+	int incomplete;
 };
 void units_fini(struct units *units);
 /**

@@ -11,7 +11,8 @@
 
 struct freeze_thread {
 	pid_t tid;
-	int signal; /* that was on its way when it stopped */
+	/* that was on its way when it stopped */
+	int signal;
 };
 /** struct freeze - zeroed is nothing stopped. */
 struct freeze {

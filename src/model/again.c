@@ -16,7 +16,8 @@
 struct walk {
 	const struct snapshot *s;
 	size_t piece, unit;
-	struct snapshot_range next; /* end 0: no more */
+	/* end 0: no more */
+	struct snapshot_range next;
 };
 
 static int next_of_pieces(struct walk *w, struct snapshot_range *r)

@@ -15,18 +15,24 @@
 /* An event that waits. Numbers of nodes: 0 = none. */
 struct node {
 	struct event ev;
-	uint32_t prev, next; /* in the order of events; next also: in the list of free nodes */
-	uint32_t chain;      /* of a realloc's parts: the one before */
+	/* in the order of events; next also: in the list of free nodes */
+	uint32_t prev, next;
+	/* of a realloc's parts: the one before */
+	uint32_t chain;
 	uint32_t reserved;
-	uint64_t index; /* counts all events */
-	uint64_t raw;   /* counts allocations and frees, those that were left out too */
-	uint64_t born_ns, first_index; /* allocation: of the first one of its chain */
+	/* counts all events */
+	uint64_t index;
+	/* counts allocations and frees, those that were left out too */
+	uint64_t raw;
+	/* allocation: of the first one of its chain */
+	uint64_t born_ns, first_index;
 };
 
 /* What is known of a live block. */
 struct block {
 	uint64_t born_ns, first_index;
-	uint32_t node; /* its allocation; 0: handed on */
+	/* its allocation; 0: handed on */
+	uint32_t node;
 	uint32_t reserved;
 };
 
@@ -40,7 +46,8 @@ struct half {
 struct sum {
 	uint32_t stack, thread, class;
 	uint32_t temporary;
-	uint64_t count, bytes, largest; /* count 0: empty */
+	/* count 0: empty */
+	uint64_t count, bytes, largest;
 };
 
 struct cull {
@@ -50,10 +57,13 @@ struct cull {
 	struct cull_opt opt;
 	struct chunked nodes, blocks, halves;
 	uint32_t free_node, head, tail, waiting;
-	uint64_t index, taken; /* of the newest event; of the newest that was handed on */
+	/* of the newest event; of the newest that was handed on */
+	uint64_t index, taken;
 	uint64_t now_ns, report_ns;
-	uint64_t block_events, peak_raw; /* allocations and frees seen; as of the peak */
-	uint64_t handed;                 /* of them handed on */
+	/* allocations and frees seen; as of the peak */
+	uint64_t block_events, peak_raw;
+	/* of them handed on */
+	uint64_t handed;
 	struct cull_result result;
 	struct sum *table;
 	uint32_t sum_count, sum_mask;

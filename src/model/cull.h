@@ -22,7 +22,8 @@ struct cull;
 #define CULL_PENDING_DEFAULT (1u << 20)
 
 struct cull_opt {
-	uint64_t lifetime_ns; /* what was freed sooner is left out */
+	/* what was freed sooner is left out */
+	uint64_t lifetime_ns;
 	/* undecided events; beyond, the oldest are handed on whatever their age. 0 = the default */
 	uint32_t pending_max;
 };
@@ -52,8 +53,10 @@ int cull_tell(struct cull *cull, struct sink *to, struct err *err);
 int cull_finish(struct cull *cull, struct err *err);
 
 struct cull_result {
-	uint64_t allocations, bytes; /* left out */
-	uint64_t peak_event; /* how many allocations and frees were handed on up to @sums' peak */
+	/* left out */
+	uint64_t allocations, bytes;
+	/* how many allocations and frees were handed on up to @sums' peak */
+	uint64_t peak_event;
 };
 void cull_result(const struct cull *cull, struct cull_result *result);
 

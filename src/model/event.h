@@ -16,13 +16,15 @@
 #include "base/err.h"
 
 struct stack_id {
-	uint32_t v; /* 0 = the empty, complete stack (root) */
+	/* 0 = the empty, complete stack (root) */
+	uint32_t v;
 };
 struct frame_id {
 	uint32_t v;
 };
 struct module_id {
-	uint32_t v; /* 0 = no module (JIT code, unknown) */
+	/* 0 = no module (JIT code, unknown) */
+	uint32_t v;
 };
 /*
  * Comment of a process whose recording holds samples alone: all that is said of it is an estimate.
@@ -30,10 +32,12 @@ struct module_id {
 #define PROF_SAMPLER "sample"
 #define THREADS_FURTHER "(further threads)"
 struct thread_id {
-	uint32_t v; /* dense, from 0 in order of first event */
+	/* dense, from 0 in order of first event */
+	uint32_t v;
 };
 struct block_id {
-	uint32_t v; /* dense number of a live block, reused after its free; BLOCK_NONE = none */
+	/* dense number of a live block, reused after its free; BLOCK_NONE = none */
+	uint32_t v;
 };
 #define BLOCK_NONE 0xffffffffu
 #define SAMPLE_BYTES_MAX (1u << 30)
@@ -124,11 +128,14 @@ enum event_flag {
 
 /** struct event - lives in the producer; a sink copies what it keeps. */
 struct event {
-	uint8_t kind;  /* enum event_kind */
-	uint8_t flags; /* enum event_flag */
+	/* enum event_kind */
+	uint8_t kind;
+	/* enum event_flag */
+	uint8_t flags;
 	uint16_t reserved;
 	struct thread_id thread;
-	uint64_t time_ns; /* since the recording's start; never decreases within a sink */
+	/* since the recording's start; never decreases within a sink */
+	uint64_t time_ns;
 	uint64_t addr;
 	uint64_t bytes;
 	uint64_t value;
@@ -163,10 +170,14 @@ enum def_kind {
 
 /** One function at one place; for a frame with inlining there are several, innermost first. */
 struct symbol {
-	const char *function; /* demangled; NULL = unknown */
-	const char *file;     /* NULL = unknown */
-	uint32_t line;        /* 0 = unknown */
-	uint8_t inlined;      /* 1 = inlined into the next one */
+	/* demangled; NULL = unknown */
+	const char *function;
+	/* NULL = unknown */
+	const char *file;
+	/* 0 = unknown */
+	uint32_t line;
+	/* 1 = inlined into the next one */
+	uint8_t inlined;
 	/* enum symbol_language: as the name was mangled; not stored in recordings */
 	uint8_t language;
 };
@@ -175,21 +186,27 @@ enum symbol_language { SYMBOL_PLAIN, SYMBOL_CPP, SYMBOL_RUST };
 /** struct def - a definition; strings are lent for the call. */
 struct def {
 	enum def_kind kind;
-	uint32_t id; /* of the thing defined: thread, module, frame or stack number */
+	/* of the thing defined: thread, module, frame or stack number */
+	uint32_t id;
 	union {
 		struct {
 			uint32_t pid;
-			const char *exe,
-				/* cmdline: arguments separated by NUL, cmdline_bytes long */
-				*cmdline;
+			/* cmdline: arguments separated by NUL, cmdline_bytes long */
+			const char *exe, *cmdline;
 			size_t cmdline_bytes;
-			const char *comment;        /* source name: "heap", "heaptrack", ... */
-			uint64_t start_realtime_ns; /* wall clock of time 0 */
+			/* source name: "heap", "heaptrack", ... */
+			const char *comment;
+			/* wall clock of time 0 */
+			uint64_t start_realtime_ns;
 			uint64_t start_monotonic_ns;
-			uint64_t time_bound_ns; /* event times are exact to this */
-			int ended;              /* 0 = not known to have ended */
-			int complete;           /* docs/rules.md */
-			int exit_status;        /* as waitpid() tells; -1 = unknown */
+			/* event times are exact to this */
+			uint64_t time_bound_ns;
+			/* 0 = not known to have ended */
+			int ended;
+			/* docs/rules.md */
+			int complete;
+			/* as waitpid() tells; -1 = unknown */
+			int exit_status;
 			uint64_t runtime_ns;
 			uint64_t peak_rss_bytes;
 			/* objects that the library's table had no room for */
@@ -208,14 +225,15 @@ struct def {
 		} process;
 		struct {
 			uint32_t tid;
-			const char *name; /* THREADS_FURTHER with tid 0: many share this row */
+			/* THREADS_FURTHER with tid 0: many share this row */
+			const char *name;
 		} thread;
 		struct {
 			const char *path;
 			uint8_t build_id[32];
 			uint8_t build_id_len;
-			uint64_t bias, lo,
-				hi; /* as mapped in the process; 0 where not known (imports) */
+			/* as mapped in the process; 0 where not known (imports) */
+			uint64_t bias, lo, hi;
 		} module;
 		struct {
 			struct module_id module;
@@ -228,19 +246,23 @@ struct def {
 		struct {
 			/* the caller's stack; always defined before, and smaller than id */
 			struct stack_id parent;
-			struct frame_id frame; /* of the innermost call; ignored where stop != 0 */
+			/* of the innermost call; ignored where stop != 0 */
+			struct frame_id frame;
 			/*
 			 * != 0: not a frame, but the root of stacks that are partial for this
 			 * reason; parent is 0
 			 */
 			uint8_t stop;
 		} stack;
+		/* id = frame */
 		struct {
-			const struct symbol *symbols; /* innermost first */
+			/* innermost first */
+			const struct symbol *symbols;
 			uint32_t count;
-		} symbol; /* id = frame */
+		} symbol;
 		struct {
-			const char *pattern; /* as view/suppress.h has them, without its "leak:" */
+			/* as view/suppress.h has them, without its "leak:" */
+			const char *pattern;
 		} rule;
 	};
 };

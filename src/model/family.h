@@ -15,19 +15,26 @@
 
 /** struct family_member - one program's run, and what is in its recording. */
 struct family_member {
-	char *path;     /* of its recording; the first where it was divided */
-	uint32_t files; /* of which it is made: MAX_SIZE */
+	/* of its recording; the first where it was divided */
+	char *path;
+	/* of which it is made: MAX_SIZE */
+	uint32_t files;
 	/* place of who started it among the members; FAMILY_NOBODY: it is not among them */
 	uint32_t parent;
-	uint32_t depth;           /* 0: below nobody */
-	uint32_t pid, parent_pid; /* 0: not known */
-	char *exe, *cmdline;      /* arguments end in NUL */
+	/* 0: below nobody */
+	uint32_t depth;
+	/* 0: not known */
+	uint32_t pid, parent_pid;
+	/* arguments end in NUL */
+	char *exe, *cmdline;
 	size_t cmdline_bytes;
 	uint64_t start_realtime_ns, runtime_ns;
-	uint64_t start_monotonic_ns; /* of its file: what its times count from */
-	int ended, complete, exit_status,
-		goes_on; /* exit_status as waitpid() tells, -1 not known */
-	char *trouble;   /* why its figures are not known; NULL: they are */
+	/* of its file: what its times count from */
+	uint64_t start_monotonic_ns;
+	/* exit_status as waitpid() tells, -1 not known */
+	int ended, complete, exit_status, goes_on;
+	/* why its figures are not known; NULL: they are */
+	char *trouble;
 	struct prof_totals totals;
 };
 
@@ -39,7 +46,8 @@ struct family {
 	char *folder;
 	struct family_member *members;
 	size_t count;
-	size_t others; /* recordings in the same folder that do not belong to them */
+	/* recordings in the same folder that do not belong to them */
+	size_t others;
 };
 
 #endif

@@ -103,7 +103,8 @@ struct history_line {
 	size_t number, count;
 	struct history_key key;
 	struct history_point *points;
-	int unsorted; /* history_read.c's */
+	/* history_read.c's */
+	int unsorted;
 };
 #define HISTORY_LINES_MAX 16 /* so that a group takes a few MB at most */
 /**

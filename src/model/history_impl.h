@@ -21,7 +21,8 @@
 enum record_kind { RECORD_LABEL = 1, RECORD_RUN = 2, RECORD_FRAME = 3 };
 
 struct history_values {
-	uint64_t v[VALUES]; /* rss, virtual, swap in HISTORY_UNIT; count */
+	/* rss, virtual, swap in HISTORY_UNIT; count */
+	uint64_t v[VALUES];
 };
 
 /** A run of frames: the first says everything, the others what changed. */
@@ -36,33 +37,39 @@ struct history_tier {
 	struct history_chunk *first, *last;
 	unsigned chunks;
 	uint64_t frames, last_ms;
-	struct history_values now[HISTORY_LABELS_MAX]; /* as of the last frame */
+	/* as of the last frame */
+	struct history_values now[HISTORY_LABELS_MAX];
 };
 
 struct history {
 	pthread_mutex_t lock;
 	struct history_key keys[HISTORY_LABELS_MAX];
 	uint32_t hashes[HISTORY_LABELS_MAX];
-	uint64_t seen[HISTORY_LABELS_MAX]; /* the sample of the finest tier that last had it */
+	/* the sample of the finest tier that last had it */
+	uint64_t seen[HISTORY_LABELS_MAX];
 	size_t key_count;
-	uint64_t samples,
-		retired_at;        /* of the finest tier: so far, and when labels last made room */
-	uint64_t next_id, changes; /* of labels; how often any of that changed */
+	/* of the finest tier: so far, and when labels last made room */
+	uint64_t samples, retired_at;
+	/* of labels; how often any of that changed */
+	uint64_t next_id, changes;
 	struct history_tier tiers[HISTORY_TIERS];
 	struct history_run *runs;
 	size_t run_count, run_cap;
-	unsigned era; /* how often the clock was set back while this one wrote */
+	/* how often the clock was set back while this one wrote */
+	unsigned era;
 	/* of all samples ever; later than the last one where the clock was set back */
 	uint64_t latest_ms;
 
 	int fd, writable;
-	char *path, *aside; /* where a damaged file was kept */
+	/* where a damaged file was kept */
+	char *path, *aside;
 	int must_renew, keep_aside;
 	uint64_t file_bytes, damaged_bytes;
-	uint64_t kept_bytes; /* what a new file would take: decides when to write one */
+	/* what a new file would take: decides when to write one */
+	uint64_t kept_bytes;
 	size_t keys_written;
-	int failing,
-		renumbered; /* the file must be written anew: after a failure, in new numbers */
+	/* the file must be written anew: after a failure, in new numbers */
+	int failing, renumbered;
 };
 
 /**

@@ -96,7 +96,8 @@ int history_key_of(struct history *h, const char *class, const char *label)
 /* ---- retiring -------------------------------------------------------------------------------- */
 
 struct fold {
-	uint16_t to[HISTORY_LABELS_MAX]; /* new numbers */
+	/* new numbers */
+	uint16_t to[HISTORY_LABELS_MAX];
 	size_t keys;
 	struct buf out;
 	struct history_values last[HISTORY_LABELS_MAX], now[HISTORY_LABELS_MAX];

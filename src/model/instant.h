@@ -16,34 +16,42 @@ struct sheet_block {
 	uint64_t addr, bytes;
 	/* the row of its stack among the names; view/explain.c puts its group in the place */
 	uint32_t group;
-	uint32_t time_ms; /* of its allocation, since the recording's start */
+	/* of its allocation, since the recording's start */
+	uint32_t time_ms;
 };
 /** What the program mapped by itself. */
 struct sheet_map {
 	uint64_t start, end;
-	uint32_t group, reserved; /* as sheet_block.group */
+	/* as sheet_block.group */
+	uint32_t group, reserved;
 };
 /** A later snapshot of the same recording: what it takes to say how long an advice keeps. */
 struct snapshot_later {
 	uint64_t after_ns;
-	uint64_t again_bytes; /* snapshot_touched_again() */
+	/* snapshot_touched_again() */
+	uint64_t again_bytes;
 };
 #define INSTANT_LATER_MAX 32
 
 /** struct instant - zeroed is empty. Owns all that it points to. */
 struct instant {
 	struct snapshot *snapshot;
-	struct prof *names; /* NULL: nothing was recorded, there are no blocks and no maps */
-	struct sheet_block *blocks;           /* any order */
-	size_t block_count, block_room_bytes; /* huge_free() */
-	struct sheet_map *maps;               /* by address, not overlapping */
+	/* NULL: nothing was recorded, there are no blocks and no maps */
+	struct prof *names;
+	/* any order */
+	struct sheet_block *blocks;
+	/* huge_free() */
+	size_t block_count, block_room_bytes;
+	/* by address, not overlapping */
+	struct sheet_map *maps;
 	size_t map_count;
 	/*
 	 * every block was seen from the start, none was lost: what it does not know was never
 	 * handed out
 	 */
 	int complete;
-	int lossy; /* some free may be lost */
+	/* some free may be lost */
+	int lossy;
 	uint64_t lost_events, filtered;
 	/* in the window of the reading, from the moment on: what bounds how far off it may be */
 	int has_window;
@@ -58,14 +66,16 @@ struct instant {
 	uint64_t arena_peaks_bytes, arena_pair_bytes, arenas_peak_bytes;
 	/* the reading of resident pages next to the moment; NULL: there is none */
 	struct page_shot *pages;
-	int64_t pages_age_ns; /* how far it is from the snapshot: later is positive */
+	/* how far it is from the snapshot: later is positive */
+	int64_t pages_age_ns;
 	/* places of the recording where a snapshot is damaged, or may have been */
 	size_t unreadable;
 	/*
 	 * the most that the recording knows of, of a moment without a snapshot maybe; 0: not known
 	 */
 	uint64_t peak_rss_bytes;
-	int64_t age_ns; /* how far the snapshot lies before the moment that was asked for */
+	/* how far the snapshot lies before the moment that was asked for */
+	int64_t age_ns;
 };
 void instant_fini(struct instant *instant);
 /** instant_drop() - the blocks go, the rest stays: they have been counted. */

@@ -32,8 +32,10 @@
 struct live_block {
 	uint64_t addr;
 	uint64_t bytes;
-	uint64_t order; /* of its allocation, counting from 1 */
-	uint32_t stack; /* next free number + 1 while not live */
+	/* of its allocation, counting from 1 */
+	uint64_t order;
+	/* next free number + 1 while not live */
+	uint32_t stack;
 	uint32_t reserved;
 };
 
@@ -44,7 +46,8 @@ struct live_block {
  * further on. Its last way is filled last and emptied first, and so tells whether it is full.
  */
 struct live_bucket {
-	uint32_t tag[LIVE_WAYS]; /* 0 = empty */
+	/* 0 = empty */
+	uint32_t tag[LIVE_WAYS];
 	uint32_t block[LIVE_WAYS];
 };
 _Static_assert(sizeof(struct live_bucket) == 64, "struct live_bucket");
@@ -52,23 +55,33 @@ _Static_assert(sizeof(struct live_bucket) == 64, "struct live_bucket");
 /* The small table: 16 KiB, which stay in a near cache. */
 #define LIVE_NEAR 1024
 struct live_near {
-	uint64_t key;    /* twice the address, + 1 while the block lives */
-	uint32_t number; /* while it lives */
+	/* twice the address, + 1 while the block lives */
+	uint64_t key;
+	/* while it lives */
+	uint32_t number;
 	uint32_t reserved;
 };
 
 struct live {
-	struct live_bucket *buckets; /* aligned to their size */
+	/* aligned to their size */
+	struct live_bucket *buckets;
 	struct live_block *blocks;
 	uint64_t seed;
-	uint64_t order;     /* of the last allocation */
-	uint32_t mask;      /* buckets - 1 */
-	uint32_t count;     /* live now */
-	uint32_t far;       /* those of them that stand in buckets */
-	uint32_t numbers;   /* numbers ever given out: rows in use */
-	uint32_t block_max; /* rows allocated */
+	/* of the last allocation */
+	uint64_t order;
+	/* buckets - 1 */
+	uint32_t mask;
+	/* live now */
+	uint32_t count;
+	/* those of them that stand in buckets */
+	uint32_t far;
+	/* numbers ever given out: rows in use */
+	uint32_t numbers;
+	/* rows allocated */
+	uint32_t block_max;
 	uint32_t grow_at;
-	uint32_t free_head; /* block + 1 */
+	/* block + 1 */
+	uint32_t free_head;
 	struct live_near near[LIVE_NEAR];
 };
 

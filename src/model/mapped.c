@@ -14,7 +14,8 @@
 
 struct range {
 	uint64_t start, end;
-	uint32_t row; /* in rows */
+	/* in rows */
+	uint32_t row;
 	uint32_t reserved;
 };
 
@@ -24,17 +25,21 @@ struct range {
  * was reached.
  */
 struct mapped {
-	struct range *ranges; /* by address */
+	/* by address */
+	struct range *ranges;
 	size_t range_count, range_room;
 	struct mapped_row *rows;
 	size_t row_count, row_room;
-	uint32_t *table; /* (stack, kind) to its row + 1; open, a power of two */
+	/* (stack, kind) to its row + 1; open, a power of two */
+	uint32_t *table;
 	size_t table_size;
 	struct mapped_sum kinds[MAPPED_KINDS];
 	uint64_t epoch[MAPPED_KINDS];
 	uint64_t brk, lost;
-	uint64_t heap_epoch; /* of the heap's maximum that at_heap_peak_bytes belong to */
-	uint32_t moved_kind; /* of what a mremap took away: its new place keeps it */
+	/* of the heap's maximum that at_heap_peak_bytes belong to */
+	uint64_t heap_epoch;
+	/* of what a mremap took away: its new place keeps it */
+	uint32_t moved_kind;
 	int loaded;
 };
 

@@ -32,21 +32,26 @@ const char *mapped_kind_name(unsigned kind);
 
 /** struct mapped_sum - bytes in whole pages. */
 struct mapped_sum {
-	uint64_t count, bytes; /* mappings made, in all */
-	uint64_t live_count,
-		live_bytes; /* at the end of the reading; what is left of a mapping counts */
+	/* mappings made, in all */
+	uint64_t count, bytes;
+	/* at the end of the reading; what is left of a mapping counts */
+	uint64_t live_count, live_bytes;
 	/* a kind's: its largest sum. A stack's: what it had when its kind had most */
 	uint64_t peak_bytes;
-	uint64_t at_heap_peak_bytes; /* of kinds: when the heap was largest */
-	uint64_t peak_time_ns;       /* of kinds */
+	/* of kinds: when the heap was largest */
+	uint64_t at_heap_peak_bytes;
+	/* of kinds */
+	uint64_t peak_time_ns;
 };
 
 /** struct mapped_row - of one stack and kind. */
 struct mapped_row {
-	uint32_t stack; /* a row of the prof that it belongs to */
+	/* a row of the prof that it belongs to */
+	uint32_t stack;
 	uint32_t kind;
 	struct mapped_sum sum;
-	uint64_t epoch; /* private: see mapped.c */
+	/* private: see mapped.c */
+	uint64_t epoch;
 };
 
 struct mapped;

@@ -60,18 +60,26 @@ enum message_sender { MESSAGE_LOCAL = 0, MESSAGE_REMOTE = 1 };
 
 /** struct message_connection - lent; grows more complete over the connection's life. */
 struct message_connection {
-	uint64_t id;         /* the producer's number, dense from 0 */
-	uint64_t started_ns; /* wall clock */
-	uint64_t closed_ns;  /* 0 = open */
+	/* the producer's number, dense from 0 */
+	uint64_t id;
+	/* wall clock */
+	uint64_t started_ns;
+	/* 0 = open */
+	uint64_t closed_ns;
 	enum message_sender initiator;
-	const char *remote_addr; /* "ip:port", "[v6]:port"; IPv4 never v4-mapped */
-	const char *local_peer_id, *remote_peer_id; /* NULL = unknown */
+	/* "ip:port", "[v6]:port"; IPv4 never v4-mapped */
+	const char *remote_addr;
+	/* NULL = unknown */
+	const char *local_peer_id, *remote_peer_id;
 	const char *const *comments;
 	size_t comment_count;
-	uint64_t chunks[2], undecrypted[2], gaps[2], gap_bytes[2]; /* by enum message_sender */
-	uint64_t resyncs[2]; /* how often the way back was found; not stored */
+	/* by enum message_sender */
+	uint64_t chunks[2], undecrypted[2], gaps[2], gap_bytes[2];
+	/* how often the way back was found; not stored */
+	uint64_t resyncs[2];
 	int attached_late;
-	const char *close_reason; /* NULL while open */
+	/* NULL while open */
+	const char *close_reason;
 };
 
 /**
@@ -83,27 +91,36 @@ struct message_chunk {
 	uint64_t connection, counter;
 	enum message_sender sender;
 	uint64_t time_ns;
-	const uint8_t *raw; /* with its length bytes */
+	/* with its length bytes */
+	const uint8_t *raw;
 	size_t raw_len;
-	const uint8_t *plain; /* NULL = not decrypted */
+	/* NULL = not decrypted */
+	const uint8_t *plain;
 	size_t plain_len;
 };
 
 /** struct message - one whole message. */
 struct message {
 	uint64_t connection;
-	uint64_t time_ns; /* of its last byte */
+	/* of its last byte */
+	uint64_t time_ns;
 	enum message_sender sender, initiator;
 	const char *remote_addr;
 	enum message_type type;
-	uint16_t tag;                     /* peer messages: the tag on the wire */
-	uint64_t first_chunk, last_chunk; /* the sender's counters */
-	uint64_t first_offset;            /* where it begins in the first chunk's plaintext */
-	const uint8_t *plain; /* without a chunk length; with the message's own length and tag */
+	/* peer messages: the tag on the wire */
+	uint16_t tag;
+	/* the sender's counters */
+	uint64_t first_chunk, last_chunk;
+	/* where it begins in the first chunk's plaintext */
+	uint64_t first_offset;
+	/* without a chunk length; with the message's own length and tag */
+	const uint8_t *plain;
 	size_t plain_len;
-	const char *json; /* compact, NULL = could not be decoded */
+	/* compact, NULL = could not be decoded */
+	const char *json;
 	size_t json_len;
-	const char *error; /* why not; NULL with json */
+	/* why not; NULL with json */
+	const char *error;
 };
 
 /**

@@ -13,19 +13,23 @@
 
 /* What one stack and kind had at the last reading; its number is the block's. */
 struct slot {
-	const void *who; /* stack, or the text of reason and label */
+	/* stack, or the text of reason and label */
+	const void *who;
 	/* a reference, so that no other gets its address; NULL for a text */
 	const struct page_stack *held;
 	uint8_t kind;
 	struct stack_id stack;
 	uint64_t bytes;
-	uint64_t reading; /* that it was part of last, with @now bytes, of mappings of all names */
+	/* that it was part of last, with @now bytes, of mappings of all names */
+	uint64_t reading;
 	uint64_t now;
 };
 
 struct named {
-	const void *what; /* module, frame, or interned text of a made-up frame */
-	uint64_t more;    /* of a stack node: its parent */
+	/* module, frame, or interned text of a made-up frame */
+	const void *what;
+	/* of a stack node: its parent */
+	uint64_t more;
 	uint32_t id;
 };
 
@@ -42,10 +46,12 @@ struct pagebook {
 	struct slot *slots;
 	struct idtab slot_tab;
 	size_t slot_count, slot_cap;
-	const struct page_frame **real; /* by frame number; NULL: a made-up one */
+	/* by frame number; NULL: a made-up one */
+	const struct page_frame **real;
 	size_t real_cap;
 	uint64_t readings, begun_ns, last_ns, peak_bytes;
-	struct page_process *process; /* of the last reading */
+	/* of the last reading */
+	struct page_process *process;
 	struct event events[BATCH];
 	size_t event_count;
 };

@@ -66,8 +66,10 @@ const char *page_reason_text(unsigned reason);
 
 /** struct page_module - a file with code; unique by path and build id. */
 struct page_module {
-	const char *path; /* "" = code of no file */
-	const char *name; /* base name, or "[jit]" */
+	/* "" = code of no file */
+	const char *path;
+	/* base name, or "[jit]" */
+	const char *name;
 	uint8_t build_id[32];
 	uint8_t build_id_len;
 };
@@ -79,26 +81,37 @@ struct page_frame {
 	 * return address - 1, as ELF virtual address of the module; absolute where its path is ""
 	 */
 	uint64_t offset;
-	uint64_t file_offset; /* of the return address itself (of the exact one where it is none) */
-	_Atomic(const struct symbol *) symbols; /* innermost first; NULL: none, or not asked yet */
+	/* of the return address itself (of the exact one where it is none) */
+	uint64_t file_offset;
+	/* innermost first; NULL: none, or not asked yet */
+	_Atomic(const struct symbol *) symbols;
 	_Atomic uint32_t symbol_count;
-	uint32_t number;       /* of those in files, dense, from 0; in a recording of all */
-	_Atomic uint32_t held; /* its maker's: by how many stacks that count */
+	/* of those in files, dense, from 0; in a recording of all */
+	uint32_t number;
+	/* its maker's: by how many stacks that count */
+	_Atomic uint32_t held;
 };
 
 /** struct page_stack - innermost first. */
 struct page_stack {
 	atomic_int refs;
-	pid_t pid;                         /* whose it is */
-	uint32_t epoch;                    /* execs of that process before */
-	uint64_t first_ns;                 /* CLOCK_MONOTONIC */
-	const struct page_module *program; /* its main executable; NULL = unknown */
-	uint32_t number;                   /* dense, from 0 */
+	/* whose it is */
+	pid_t pid;
+	/* execs of that process before */
+	uint32_t epoch;
+	/* CLOCK_MONOTONIC */
+	uint64_t first_ns;
+	/* its main executable; NULL = unknown */
+	const struct page_module *program;
+	/* dense, from 0 */
+	uint32_t number;
 	/* its maker's: how much was known of mappings when its frames were looked up */
 	uint32_t known_at;
 	uint16_t count;
-	uint8_t stop;   /* enum wire_stop */
-	uint8_t counts; /* its frames know that it holds them */
+	/* enum wire_stop */
+	uint8_t stop;
+	/* its frames know that it holds them */
+	uint8_t counts;
 	const struct page_frame *frames[];
 };
 
@@ -108,9 +121,12 @@ struct page_stack {
  */
 struct page_row {
 	uint64_t bytes;
-	const struct page_stack *stack; /* a reference of the row's; NULL: none, @reason says why */
-	uint8_t kind;                   /* enum pages_kind */
-	uint8_t reason;                 /* enum page_reason */
+	/* a reference of the row's; NULL: none, @reason says why */
+	const struct page_stack *stack;
+	/* enum pages_kind */
+	uint8_t kind;
+	/* enum page_reason */
+	uint8_t reason;
 	/* mappings of that name, as `regions` calls them; NULL: no mapping. The row's own */
 	const char *label;
 };
@@ -133,22 +149,28 @@ struct page_live {
 /** struct page_process - one process. */
 struct page_process {
 	pid_t pid;
-	int ended; /* its last reading, @age_ns old */
+	/* its last reading, @age_ns old */
+	int ended;
 	char exe[512], comm[32];
-	char *cmdline; /* arguments separated by NUL; may be NULL */
+	/* arguments separated by NUL; may be NULL */
+	char *cmdline;
 	size_t cmdline_bytes;
-	uint64_t time_ns; /* CLOCK_MONOTONIC of the end of the walk */
+	/* CLOCK_MONOTONIC of the end of the walk */
+	uint64_t time_ns;
 	/* how long it took: pages that changed meanwhile may be counted as they were */
 	uint64_t walk_ns;
 	uint64_t rss_bytes, attributed_bytes;
 	uint64_t kinds[PAGES_KINDS];
-	uint64_t unattributed[PAGES_REASONS]; /* of RSS */
+	/* of RSS */
+	uint64_t unattributed[PAGES_REASONS];
 	/* the kernel's own figures, read beside; PAGES_UNKNOWN where it does not say */
 	uint64_t smaps_rss_bytes, status_rss_bytes, rss_anon_bytes, rss_file_bytes, rss_shmem_bytes,
 		swap_bytes, hugetlb_bytes;
-	struct page_row *rows; /* largest first, by kind */
+	/* largest first, by kind */
+	struct page_row *rows;
 	size_t row_count;
-	int was_late; /* it ran already when it was taken up */
+	/* it ran already when it was taken up */
+	int was_late;
 	struct page_live *live;
 	size_t live_count;
 };
@@ -183,8 +205,10 @@ struct page_shot {
 	/* what the kernel side takes */
 	uint64_t kernel_bytes;
 	uint32_t stacks, stacks_max;
-	uint64_t moved_pages; /* by migration, with their owner */
-	uint64_t stale_pages; /* owners that nobody was seen to free, cleared since */
+	/* by migration, with their owner */
+	uint64_t moved_pages;
+	/* owners that nobody was seen to free, cleared since */
+	uint64_t stale_pages;
 	/*
 	 * of a shot that was read from a recording: what its frames and stacks live in, let go last
 	 */

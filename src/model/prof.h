@@ -30,10 +30,13 @@ struct cost {
 	uint64_t allocations, allocated_bytes;
 	uint64_t frees;
 	uint64_t temporary;
-	uint64_t leaked, leaked_bytes; /* live at the end of the reading */
-	uint64_t peak_bytes;           /* live bytes at the moment of the reading's global peak */
+	/* live at the end of the reading */
+	uint64_t leaked, leaked_bytes;
+	/* live bytes at the moment of the reading's global peak */
+	uint64_t peak_bytes;
 	uint64_t uncertain, uncertain_bytes;
-	uint64_t peak_blocks; /* live blocks at that moment; prof_knows_peak_blocks() */
+	/* live blocks at that moment; prof_knows_peak_blocks() */
+	uint64_t peak_blocks;
 };
 
 /**
@@ -71,7 +74,8 @@ struct sink *prof_symbol_sink(struct prof *prof);
 /* ---- reading: plain accessors, valid while the prof lives; one thread ------------------------ */
 
 struct prof_totals {
-	struct cost cost; /* sums; cost.peak_bytes is the global peak */
+	/* sums; cost.peak_bytes is the global peak */
+	struct cost cost;
 	uint64_t foreign_frees;
 	uint64_t peak_time_ns, runtime_ns;
 	/*
@@ -81,21 +85,23 @@ struct prof_totals {
 	uint64_t peak_rss_bytes;
 	uint64_t lost_events, lost_bytes;
 	uint64_t lost[LOSS_REASON_MAX];
-	uint64_t loss_reports
-		/* EVENT_LOST by reason: more than 0 where lost[] is 0 = unknown number */
-		[LOSS_REASON_MAX];
-	uint64_t partial[STACK_STOP_MAX]; /* allocations whose stack ended early, by reason */
+	/* EVENT_LOST by reason: more than 0 where lost[] is 0 = unknown number */
+	uint64_t loss_reports[LOSS_REASON_MAX];
+	/* allocations whose stack ended early, by reason */
+	uint64_t partial[STACK_STOP_MAX];
 	uint64_t culled_allocations, culled_bytes;
 	/* in none of these numbers: what a filter left out of the recording */
 	uint64_t filtered_allocations, filtered_bytes, filtered_frees;
-	uint64_t filtered_inherited_allocations,
-		filtered_inherited_bytes; /* of those: blocks of before, as below */
+	/* of those: blocks of before, as below */
+	uint64_t filtered_inherited_allocations, filtered_inherited_bytes;
 	/* of the allocations: blocks of the parent's, where the process is the child of a fork */
 	uint64_t inherited_allocations, inherited_bytes;
-	uint32_t forked_from; /* its parent; 0: it is none */
+	/* its parent; 0: it is none */
+	uint32_t forked_from;
 	/* 0: the parent's blocks are not known, frees of them count as foreign */
 	uint32_t inherited_known;
-	uint32_t threads, stacks; /* with at least one event; distinct allocation stacks */
+	/* with at least one event; distinct allocation stacks */
+	uint32_t threads, stacks;
 };
 void prof_totals(const struct prof *prof, struct prof_totals *totals);
 
@@ -156,15 +162,18 @@ struct prof_process {
 	 * for the 1 / (1 - exp(-s / sample_bytes)) of its size.
 	 */
 	uint64_t sample_bytes;
-	uint64_t family; /* DEF_PROCESS */
+	/* DEF_PROCESS */
+	uint64_t family;
 	uint32_t parent_pid;
 };
 /** prof_process() - lent; NULL before DEF_PROCESS came. */
 const struct prof_process *prof_process(const struct prof *prof);
 
 struct prof_module {
-	const char *path; /* "" for module 0 */
-	const char *name; /* base name */
+	/* "" for module 0 */
+	const char *path;
+	/* base name */
+	const char *name;
 	uint8_t build_id[32];
 	uint8_t build_id_len;
 	uint64_t bias, lo, hi;
@@ -172,7 +181,8 @@ struct prof_module {
 struct prof_frame {
 	struct module_id module;
 	uint64_t offset;
-	const struct symbol *symbols; /* innermost first; NULL until resolved */
+	/* innermost first; NULL until resolved */
+	const struct symbol *symbols;
 	uint32_t symbol_count;
 };
 /**
@@ -193,12 +203,17 @@ static inline enum prof_knows prof_frame_knows(const struct prof_frame *frame)
 }
 
 struct prof_stack {
-	struct stack_id parent; /* smaller than its own number */
+	/* smaller than its own number */
+	struct stack_id parent;
 	struct frame_id frame;
-	uint8_t stop;    /* != 0: a reason root, no frame */
-	uint8_t partial; /* the reason root it hangs below; 0 = complete */
-	uint16_t depth;  /* frames; 65535 stands for more, too */
-	uint32_t first;  /* the first one defined that it is the parent of; 0 = none */
+	/* != 0: a reason root, no frame */
+	uint8_t stop;
+	/* the reason root it hangs below; 0 = complete */
+	uint8_t partial;
+	/* frames; 65535 stands for more, too */
+	uint16_t depth;
+	/* the first one defined that it is the parent of; 0 = none */
+	uint32_t first;
 };
 struct prof_thread {
 	uint32_t tid;
@@ -242,11 +257,13 @@ uint32_t prof_stack_used(const struct prof *prof, uint32_t from);
 struct prof_point {
 	/* of the last event in this stretch; the values below are those after it */
 	uint64_t time_ns;
-	uint64_t rss_bytes; /* 0 until the first EVENT_RSS */
+	/* 0 until the first EVENT_RSS */
+	uint64_t rss_bytes;
 	uint64_t virtual_bytes, heap_bytes;
-	uint64_t rss_max_bytes,
-		heap_max_bytes; /* highest in the stretch, so that a short peak stays visible */
-	uint64_t allocations, frees; /* since the recording's start */
+	/* highest in the stretch, so that a short peak stays visible */
+	uint64_t rss_max_bytes, heap_max_bytes;
+	/* since the recording's start */
+	uint64_t allocations, frees;
 };
 #define PROF_POINTS_MAX 2048
 /**

@@ -26,8 +26,10 @@ struct prof_counter {
 	uint64_t live_bytes;
 	uint64_t temporary;
 	uint64_t saved_bytes, saved_epoch;
-	uint32_t row;          /* of the stack or thread it counts for */
-	uint32_t saved_blocks; /* as @saved_bytes, in whole blocks: never more than have numbers */
+	/* of the stack or thread it counts for */
+	uint32_t row;
+	/* as @saved_bytes, in whole blocks: never more than have numbers */
+	uint32_t saved_blocks;
 };
 _Static_assert(sizeof(struct prof_counter) == 64, "one cache line");
 
@@ -40,7 +42,8 @@ _Static_assert(sizeof(struct prof_counter) == 64, "one cache line");
 struct prof_risk {
 	uint64_t epoch;
 	uint64_t blocks, bytes;
-	uint64_t implied; /* frees of the counter that nobody saw: counted as lost already */
+	/* frees of the counter that nobody saw: counted as lost already */
+	uint64_t implied;
 };
 
 /** struct idmap - a producer's numbers to ours; UINT32_MAX = undefined. */
@@ -63,7 +66,8 @@ struct idmap {
  * anew costs five times the copying.
  */
 struct prof_copy {
-	_Alignas(64) size_t bytes; /* behind this */
+	/* behind this */
+	_Alignas(64) size_t bytes;
 	_Alignas(64) char memory[];
 };
 
@@ -82,14 +86,20 @@ struct prof {
 	struct symbol_sink symbol_sink;
 	struct intern strings;
 	struct arena arena;
-	uint64_t symbol_bytes; /* of it: lists of symbols */
+	/* of it: lists of symbols */
+	uint64_t symbol_bytes;
 	uint64_t seed;
 
-	struct chunked modules; /* struct prof_module */
-	struct chunked frames;  /* struct prof_frame */
-	struct chunked stacks;  /* struct prof_stack */
-	struct chunked threads; /* struct thread_row */
-	struct chunked rules;   /* const char *, from 0 */
+	/* struct prof_module */
+	struct chunked modules;
+	/* struct prof_frame */
+	struct chunked frames;
+	/* struct prof_stack */
+	struct chunked stacks;
+	/* struct thread_row */
+	struct chunked threads;
+	/* const char *, from 0 */
+	struct chunked rules;
 	struct idtab module_tab, frame_tab, stack_tab;
 	struct idmap module_map, frame_map, stack_map;
 
@@ -98,33 +108,56 @@ struct prof {
 	 * first event).
 	 */
 	uint32_t *slot_of;
-	uint32_t slot_count; /* as many as stack_map.count */
+	/* as many as stack_map.count */
+	uint32_t slot_count;
 	uint32_t slot_cap;
-	struct chunked counters;    /* struct prof_counter; row 0 is unused */
-	struct chunked partials;    /* uint8_t per counter: why its stack ended early */
-	struct chunked slot_of_row; /* uint32_t per stack row, 0 = none */
-	struct chunked owner; /* uint32_t per live block: the thread that allocated it; sparse */
-	struct chunked risks; /* struct prof_risk per counter; sparse */
-	struct chunked block_epoch; /* uint32_t per live block: loss_epoch when allocated; sparse */
-	uint64_t live_bytes, max_bytes; /* now, and the global peak */
-	uint64_t epoch;                 /* number of the current maximum */
+	/* struct prof_counter; row 0 is unused */
+	struct chunked counters;
+	/* uint8_t per counter: why its stack ended early */
+	struct chunked partials;
+	/* uint32_t per stack row, 0 = none */
+	struct chunked slot_of_row;
+	/* uint32_t per live block: the thread that allocated it; sparse */
+	struct chunked owner;
+	/* struct prof_risk per counter; sparse */
+	struct chunked risks;
+	/* uint32_t per live block: loss_epoch when allocated; sparse */
+	struct chunked block_epoch;
+	/* now, and the global peak */
+	uint64_t live_bytes, max_bytes;
+	/* number of the current maximum */
+	uint64_t epoch;
 	uint64_t max_time_ns, max_event;
-	uint64_t allocations, frees; /* of all stacks */
-	uint64_t guess_bytes; /* at least what was allocated: beyond 64 bits, sums are watched */
+	/* of all stacks */
+	uint64_t allocations, frees;
+	/* at least what was allocated: beyond 64 bits, sums are watched */
+	uint64_t guess_bytes;
 	int careful;
-	uint64_t allocated_bytes;  /* then: no counter exceeds it */
-	uint64_t share_sum;        /* where stacks are sampled: the same of shares */
-	uint64_t culled;           /* of both: known by their sums only */
-	int lacks_culled;          /* prof_set_missed() */
-	uint32_t loss_epoch;       /* how often a free may have been lost */
-	int several_threads;       /* counters of threads are kept */
-	int estimates;             /* prof_set_estimates() */
-	int loaded;                /* filled by prof_load_*() */
-	struct chunked suppressed; /* uint8_t per counter, sparse: its leaks do not count */
+	/* then: no counter exceeds it */
+	uint64_t allocated_bytes;
+	/* where stacks are sampled: the same of shares */
+	uint64_t share_sum;
+	/* of both: known by their sums only */
+	uint64_t culled;
+	/* prof_set_missed() */
+	int lacks_culled;
+	/* how often a free may have been lost */
+	uint32_t loss_epoch;
+	/* counters of threads are kept */
+	int several_threads;
+	/* prof_set_estimates() */
+	int estimates;
+	/* filled by prof_load_*() */
+	int loaded;
+	/* uint8_t per counter, sparse: its leaks do not count */
+	struct chunked suppressed;
 	uint64_t suppressed_blocks, suppressed_bytes;
-	int mapped_unknown;           /* by a summary of before that was kept */
-	int peak_blocks_unknown;      /* by a summary of before they were counted */
-	uint64_t shares[PROF_SHARES]; /* of an allocation by its size; 0 = not asked for yet */
+	/* by a summary of before that was kept */
+	int mapped_unknown;
+	/* by a summary of before they were counted */
+	int peak_blocks_unknown;
+	/* of an allocation by its size; 0 = not asked for yet */
+	uint64_t shares[PROF_SHARES];
 	/*
 	 * See prof_new_sums(): then rows of stacks are the producer's numbers, as many as
 	 * slot_count, and all that is kept of a stack is the reason for which it ends early;
@@ -146,31 +179,42 @@ struct prof {
 	uint64_t last_time_ns;
 	int bucket_used;
 
-	struct mapped *mapped;    /* NULL before the first mapping; a frozen one has its own */
-	struct prof_totals other; /* what is not a sum over stacks */
+	/* NULL before the first mapping; a frozen one has its own */
+	struct mapped *mapped;
+	/* what is not a sum over stacks */
+	struct prof_totals other;
 	struct prof_process process;
 	int have_process;
 
 	/* See prof_freeze(). */
-	struct prof *origin;        /* of a frozen one: whose names it shows */
-	struct prof_totals *totals; /* of a frozen one: made once */
-	struct prof_copy *copy;     /* of a frozen one: where its rows stand */
-	int shared; /* lists of symbols may be read elsewhere: new ones take other places */
+
+	/* of a frozen one: whose names it shows */
+	struct prof *origin;
+	/* of a frozen one: made once */
+	struct prof_totals *totals;
+	/* of a frozen one: where its rows stand */
+	struct prof_copy *copy;
+	/* lists of symbols may be read elsewhere: new ones take other places */
+	int shared;
 	/*
 	 * not copied from here on, for other threads write it: its owner, and each frozen one of it
 	 */
 	uint32_t refs;
-	struct prof_copy *spare; /* of who was frozen: what the last one that is gone took */
+	/* of who was frozen: what the last one that is gone took */
+	struct prof_copy *spare;
 };
 
 struct thread_row {
 	struct prof_thread pub;
-	struct prof_counter
-		counter;       /* unused while there is only one thread: the totals are its own */
-	uint64_t block_events; /* while there are several threads */
-	uint64_t other_events; /* of other kinds than allocations and frees */
+	/* unused while there is only one thread: the totals are its own */
+	struct prof_counter counter;
+	/* while there are several threads */
+	uint64_t block_events;
+	/* of other kinds than allocations and frees */
+	uint64_t other_events;
 	int defined;
-	struct prof_risk risk; /* as of a counter */
+	/* as of a counter */
+	struct prof_risk risk;
 };
 
 int prof_define(struct sink *sink, const struct def *def, struct err *err);

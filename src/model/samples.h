@@ -21,19 +21,25 @@
 
 /** struct sample_figures - estimates; all but `taken` are weighed. */
 struct sample_figures {
-	uint64_t taken; /* samples */
+	/* samples */
+	uint64_t taken;
 	double count, bytes;
 	double live_count, live_bytes;
-	double error_bytes, error_count, live_error_bytes; /* standard errors */
+	/* standard errors */
+	double error_bytes, error_count, live_error_bytes;
 	double freed_bytes, freed_count, temporary_count;
-	uint64_t last_ns;           /* CLOCK_MONOTONIC of the last sample */
-	double size[SAMPLES_SIZES]; /* counts by floor(log2(size)) */
-	double life[SAMPLES_LIVES]; /* bytes by lifetime, of what was freed */
+	/* CLOCK_MONOTONIC of the last sample */
+	uint64_t last_ns;
+	/* counts by floor(log2(size)) */
+	double size[SAMPLES_SIZES];
+	/* bytes by lifetime, of what was freed */
+	double life[SAMPLES_LIVES];
 };
 
 /** struct sample_ages - of what is live, from the single blocks; sums are weighed. */
 struct sample_ages {
-	double bytes[SAMPLES_LIVES]; /* by age */
+	/* by age */
+	double bytes[SAMPLES_LIVES];
 	double older_bytes, older_count;
 	uint64_t oldest_ns, median_ns;
 };
@@ -56,9 +62,10 @@ struct sample_past {
  */
 struct sample_spread {
 	double seen, squares, crossed;
-	double drawn,
-		between; /* variances of the epochs before: of the draws, and of their windows */
-	double unsure;   /* what may be wrong with all scales alike */
+	/* variances of the epochs before: of the draws, and of their windows */
+	double drawn, between;
+	/* what may be wrong with all scales alike */
+	double unsure;
 };
 
 enum sample_verdict {
@@ -72,7 +79,8 @@ enum sample_verdict {
 };
 
 struct sample_frame {
-	uint32_t module; /* 0 = code of no file */
+	/* 0 = code of no file */
+	uint32_t module;
 	/*
 	 * ELF virtual address; of code of no file the address itself. Of the call, not what follows
 	 * it
@@ -87,34 +95,47 @@ struct sample_module {
 };
 
 struct sample_row {
-	uint64_t stack; /* the sampler's own name for it; 0 = no stack */
+	/* the sampler's own name for it; 0 = no stack */
+	uint64_t stack;
 	uint32_t pid;
-	uint32_t frames; /* first of its frame numbers in samples.frame_list, innermost first */
+	/* first of its frame numbers in samples.frame_list, innermost first */
+	uint32_t frames;
 	uint16_t frame_count;
-	uint8_t stop;              /* enum stack_stop */
-	uint8_t hidden;            /* inside of another function that is counted */
-	struct sample_figures now; /* estimates */
-	struct sample_figures raw; /* as the kernel counts; base and mark: see samples_epoch() */
+	/* enum stack_stop */
+	uint8_t stop;
+	/* inside of another function that is counted */
+	uint8_t hidden;
+	/* estimates */
+	struct sample_figures now;
+	/* as the kernel counts; base and mark: see samples_epoch() */
+	struct sample_figures raw;
 	struct sample_figures *base, *mark;
 	struct sample_spread bytes_spread, count_spread;
 	struct sample_ages ages;
-	struct sample_block *blocks; /* where samples.keep_blocks; as of the last reading */
+	/* where samples.keep_blocks; as of the last reading */
+	struct sample_block *blocks;
 	uint32_t block_count, blocks_more;
-	double peak_live_bytes;   /* the most that readings have seen */
-	struct sample_past *past; /* SAMPLES_PAST_MAX, or NULL */
+	/* the most that readings have seen */
+	double peak_live_bytes;
+	/* SAMPLES_PAST_MAX, or NULL */
+	struct sample_past *past;
 	uint32_t past_count, past_skip, past_seen;
 	enum sample_verdict verdict;
-	double growth_bytes_per_s, growth_error; /* of a growing one; 95 % */
+	/* of a growing one; 95 % */
+	double growth_bytes_per_s, growth_error;
 	double score;
-	struct stack_id prof_stack; /* in the prof that samples_prof() made last */
+	/* in the prof that samples_prof() made last */
+	struct stack_id prof_stack;
 };
 
 struct sample_function {
 	uint32_t pid;
 	const char *module, *name;
 	uint64_t offset, bytes, site;
-	uint32_t number;  /* the sampler's */
-	const char *kind; /* "emulated", "stepped" */
+	/* the sampler's */
+	uint32_t number;
+	/* "emulated", "stepped" */
+	const char *kind;
 	int is_free;
 	uint64_t calls;
 };
@@ -134,11 +155,13 @@ struct sample_loss {
 struct samples {
 	struct sample_row *rows;
 	size_t row_count, row_cap;
-	struct sample_frame *frames; /* 0 is none */
+	/* 0 is none */
+	struct sample_frame *frames;
 	size_t frame_count, frame_cap;
 	uint32_t *frame_list;
 	size_t frame_list_count, frame_list_cap;
-	struct sample_module *modules; /* 0 is none */
+	/* 0 is none */
+	struct sample_module *modules;
 	size_t module_count;
 	struct sample_function *functions;
 	size_t function_count;
@@ -147,10 +170,13 @@ struct samples {
 	struct idtab row_tab, frame_tab;
 	struct intern names;
 
-	int tracked;     /* frees are followed */
-	int keep_blocks; /* single live blocks are kept, too */
+	/* frees are followed */
+	int tracked;
+	/* single live blocks are kept, too */
+	int keep_blocks;
 	uint64_t sample_bytes, sample_every;
-	uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
+	/* CLOCK_MONOTONIC */
+	uint64_t start_ns, now_ns;
 	uint64_t start_realtime_ns;
 	struct sample_loss lost[16];
 	unsigned lost_count;
@@ -158,15 +184,20 @@ struct samples {
 	/* what it costs */
 	double ns_per_hit, hits_per_second, cpu_fraction, budget, emulated_ns, stepped_ns;
 	uint64_t hits, kernel_bytes;
-	double scale;       /* of this epoch: what is seen stands for so many times as much */
-	double scale_error; /* relative; of many scales wrong alike */
+	/* of this epoch: what is seen stands for so many times as much */
+	double scale;
+	/* relative; of many scales wrong alike */
+	double scale_error;
 	/* windows of this epoch: how many, their weights, the squares of these */
 	double windows, weights, weights_squares;
-	double before; /* for how long they were open, of the time before them */
-	double duty;   /* share of the time in which allocations are seen; 1 = always */
+	/* for how long they were open, of the time before them */
+	double before;
+	/* share of the time in which allocations are seen; 1 = always */
+	double duty;
 	/* what was spent beyond the budget at most; it is earned back before more is spent */
 	double overdrawn_ns;
-	char governed[256]; /* what was done to keep to the budget; "" = nothing */
+	/* what was done to keep to the budget; "" = nothing */
+	char governed[256];
 };
 
 struct samples *samples_new(struct err *err);

@@ -15,7 +15,8 @@ enum verdict { KEPT = 1, LEFT_OUT = 2 };
 
 struct thread {
 	uint8_t verdict;
-	uint8_t released; /* its last realloc's old block: enum verdict */
+	/* its last realloc's old block: enum verdict */
+	uint8_t released;
 };
 
 struct sieve {
@@ -24,19 +25,22 @@ struct sieve {
 	struct sieve_word *words;
 	size_t word_count;
 	int by_module;
-	uint8_t nameless; /* of code that lies in no module */
-	struct chunked threads, modules, frames, stacks,
-		blocks; /* of frames: the module's number */
+	/* of code that lies in no module */
+	uint8_t nameless;
+	/* of frames: the module's number */
+	struct chunked threads, modules, frames, stacks, blocks;
 	/*
 	 * what was left out since the last time, as events: of this file's time, of what was there
 	 * before
 	 */
 	struct event told, told_inherited;
-	uint64_t inherited, inherited_bytes; /* of the latter in the whole file */
+	/* of the latter in the whole file */
+	uint64_t inherited, inherited_bytes;
 	uint64_t last_ns;
 	struct event batch[BATCH + 1];
 	size_t batched;
-	int holding; /* the last one in @batch may yet change */
+	/* the last one in @batch may yet change */
+	int holding;
 };
 
 static int no_memory(struct err *err)

@@ -12,7 +12,8 @@
 struct snap {
 	struct prof *prof;
 	uint64_t number, time_ns;
-	uint32_t refs; /* atomic */
+	/* atomic */
+	uint32_t refs;
 };
 
 struct snap *snap_take(const struct prof *prof, struct err *err)
@@ -69,7 +70,8 @@ uint64_t snap_time_ns(const struct snap *snap)
 /* ---- the place ------------------------------------------------------------------------------- */
 
 struct snap_place {
-	pthread_mutex_t lock; /* held for some instructions only */
+	/* held for some instructions only */
+	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct snap *newest;
 	uint64_t number;

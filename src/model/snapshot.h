@@ -50,13 +50,11 @@ struct snapshot_region {
 	uint64_t start, end;
 	uint64_t rss_bytes, private_bytes, shared_bytes, anonymous_bytes, swap_bytes, huge_bytes,
 		lazy_free_bytes;
-	uint32_t label; /* of snapshot.text */
-	uint8_t class
-		/*
-		 * enum sheet_class: whose its pages are unless something better is known;
-		 * SHEET_UNEXPLAINED: nobody's
-		 */
-		;
+	/* of snapshot.text */
+	uint32_t label;
+	/* enum sheet_class: whose its pages are unless something better is known;
+	 * SHEET_UNEXPLAINED: nobody's */
+	uint8_t class;
 	uint8_t flags;
 	uint8_t exact;
 };
@@ -71,7 +69,8 @@ enum snapshot_page {
 };
 struct snapshot_run {
 	uint64_t start, end;
-	uint32_t kinds; /* enum snapshot_page */
+	/* enum snapshot_page */
+	uint32_t kinds;
 };
 
 /* As struct unit and struct piece of heaps/units.h, whose numbers these are. */
@@ -111,27 +110,32 @@ struct snapshot_piece {
 };
 
 struct snapshot_stack {
-	uint64_t start, end; /* of a thread */
+	/* of a thread */
+	uint64_t start, end;
 	uint32_t tid;
 };
 struct snapshot_range {
 	uint64_t start, end;
 };
 struct snapshot_allocator {
-	uint32_t name, how; /* of snapshot.text */
-	uint64_t live_bytes, free_page_bytes, hole_bytes, cache_bytes, metadata_bytes,
-		live_count;   /* UINT64_MAX: not known */
-	uint32_t consistency; /* hundredths of a per cent; 0: not read */
+	/* of snapshot.text */
+	uint32_t name, how;
+	/* UINT64_MAX: not known */
+	uint64_t live_bytes, free_page_bytes, hole_bytes, cache_bytes, metadata_bytes, live_count;
+	/* hundredths of a per cent; 0: not read */
+	uint32_t consistency;
 };
 /** Blocks in use by the walk's word, by size: of chunks of any size. */
 struct snapshot_size {
-	uint64_t bytes, count, sum; /* the smallest size of this class, blocks, their bytes */
+	/* the smallest size of this class, blocks, their bytes */
+	uint64_t bytes, count, sum;
 };
 
 enum snapshot_mode { SNAPSHOT_RUNNING, SNAPSHOT_FROZEN };
 struct snapshot {
 	uint32_t pid;
-	uint8_t mode; /* enum snapshot_mode */
+	/* enum snapshot_mode */
+	uint8_t mode;
 	/* of the instant: since the recording's start, or CLOCK_MONOTONIC where there is none */
 	uint64_t time_ns;
 	uint64_t realtime_ns;
@@ -139,9 +143,10 @@ struct snapshot {
 	uint64_t window_ns;
 	uint64_t scan_ns, stall_ns;
 	uint64_t page_bytes;
-	uint64_t rss_bytes, pss_bytes, swap_bytes, hugetlb_bytes,
-		page_table_bytes; /* sums of the mappings (PSS 0: not known); status */
-	uint64_t status_rss_bytes, start_age_ns; /* how long the process had been running */
+	/* sums of the mappings (PSS 0: not known); status */
+	uint64_t rss_bytes, pss_bytes, swap_bytes, hugetlb_bytes, page_table_bytes;
+	/* how long the process had been running */
+	uint64_t status_rss_bytes, start_age_ns;
 	/*
 	 * The sum of smaps, 0: it was not read. Not @rss_bytes where memory moved between it and
 	 * the pages: of mappings without a file the pages count then, for they are of the
@@ -165,9 +170,11 @@ struct snapshot {
 	struct snapshot_size *sizes;
 	size_t region_count, run_count, unit_count, piece_count, stack_count, own_count,
 		allocator_count, size_count;
-	char *text; /* strings, each with its NUL; the first is "" */
+	/* strings, each with its NUL; the first is "" */
+	char *text;
 	size_t text_bytes, text_room;
-	uint64_t limit_bytes; /* of the cgroup; 0: none, or not known */
+	/* of the cgroup; 0: none, or not known */
+	uint64_t limit_bytes;
 	/* glibc's settings in force */
 	int has_settings, thresholds_set;
 	uint64_t trim_threshold, mmap_threshold, arena_max;

@@ -40,9 +40,10 @@
  */
 struct net_budget {
 	uint64_t used, held, held_max;
-	struct net_conn *oldest[2],
-		*newest[2];     /* that proved nothing: before and behind the handshake */
-	struct buf plain, json; /* scratch */
+	/* that proved nothing: before and behind the handshake */
+	struct net_conn *oldest[2], *newest[2];
+	/* scratch */
+	struct buf plain, json;
 };
 /** net_budget_fini() - when no connection uses it any more. */
 void net_budget_fini(struct net_budget *budget);
@@ -63,9 +64,12 @@ struct net_keyring {
  * given anew at a gap: what is spent is spent.
  */
 struct net_seek_limit {
-	uint64_t burst;      /* of a connection, from its first search on */
-	uint64_t per_second; /* given anew for each second of its time, up to @burst */
-	uint64_t per_byte;   /* and for each byte that it moves */
+	/* of a connection, from its first search on */
+	uint64_t burst;
+	/* given anew for each second of its time, up to @burst */
+	uint64_t per_second;
+	/* and for each byte that it moves */
+	uint64_t per_byte;
 	/*
 	 * One call of net_conn_feed(), _gap(), _end() or _work() spends at most this much; the rest
 	 * is net_conn_work()'s. 0 = no bound.
@@ -76,7 +80,8 @@ struct net_seek_limit {
 	 * NULL
 	 */
 	uint64_t *turn;
-	uint64_t *bursts; /* what is left of it for bursts of all connections; NULL = no bound */
+	/* what is left of it for bursts of all connections; NULL = no bound */
+	uint64_t *bursts;
 };
 /** net_seek_live - unless told otherwise: 96 ms, 1.6 % of a core later on, no slices. */
 extern const struct net_seek_limit net_seek_live;
@@ -90,7 +95,8 @@ enum net_role {
 
 struct net_conn_opt {
 	uint64_t id, started_ns;
-	enum net_role role; /* of the recorded node */
+	/* of the recorded node */
+	enum net_role role;
 	/*
 	 * Both copied, may be NULL. Where the role is only guessed and turns out the other way
 	 * round they change places.
@@ -100,9 +106,11 @@ struct net_conn_opt {
 	/* kept as a pointer; NULL = NET_BUDGET_BYTES for this connection */
 	struct net_budget *budget;
 	struct message_sink *sink;
-	double difficulty; /* proof of work that comments speak of; nodes use 26.0 */
+	/* proof of work that comments speak of; nodes use 26.0 */
+	double difficulty;
 	int attached_late;
-	const struct net_seek_limit *seek; /* kept as a pointer; NULL = net_seek_live */
+	/* kept as a pointer; NULL = net_seek_live */
+	const struct net_seek_limit *seek;
 };
 
 struct net_conn;

@@ -31,21 +31,28 @@ struct seek; /* seek.c */
 struct net_half {
 	enum half_state state;
 	enum message_sender sender;
-	struct buf pending; /* bytes not yet cut, [start, len) */
+	/* bytes not yet cut, [start, len) */
+	struct buf pending;
 	size_t start;
-	uint64_t pending_offset; /* stream offset of pending.data[start] */
+	/* stream offset of pending.data[start] */
+	uint64_t pending_offset;
 	uint64_t pending_time_ns;
-	uint64_t counter;               /* of the next chunk */
-	uint8_t nonce[NET_NONCE_BYTES]; /* of the next chunk */
-	uint64_t *boundaries; /* stream offsets, ascending, ring; NULL before the handshake */
+	/* of the next chunk */
+	uint64_t counter;
+	/* of the next chunk */
+	uint8_t nonce[NET_NONCE_BYTES];
+	/* stream offsets, ascending, ring; NULL before the handshake */
+	uint64_t *boundaries;
 	unsigned boundary_first, boundary_count;
-	struct seek *seek; /* NULL while the place is known */
+	/* NULL while the place is known */
+	struct seek *seek;
 	/* message under construction: plaintext behind chunk 2 is one stream */
 	struct buf message;
 	uint64_t message_first_chunk, message_first_offset;
 	/* bytes of an oversized or unplaced message still to be passed over */
 	uint64_t message_skip;
-	int unplaced; /* behind a gap: not known whether the next plaintext begins a message */
+	/* behind a gap: not known whether the next plaintext begins a message */
+	int unplaced;
 	/* metadata and ack of the responder that came before those of the initiator */
 	struct net_held {
 		struct buf plain;
@@ -56,7 +63,8 @@ struct net_half {
 
 struct net_conn {
 	struct message_connection row;
-	struct net_half half[2]; /* by enum message_sender */
+	/* by enum message_sender */
+	struct net_half half[2];
 	struct message_sink *sink;
 	const struct net_keyring *keyring;
 	struct net_budget *budget, own_budget;
@@ -69,21 +77,26 @@ struct net_conn {
 	 */
 	const struct net_seek_limit *seek_limit;
 	uint64_t seek_left, seek_weak_left, seek_paid_ns, seek_spent;
-	uint64_t slice_left, slice_from; /* of this call; seek_spent when it began */
+	/* of this call; seek_spent when it began */
+	uint64_t slice_left, slice_from;
 	int seek_began, hurries, ending;
 	struct net_key *key;
-	char addr[2][64]; /* by sender */
+	/* by sender */
+	char addr[2][64];
 	char local_peer_id[NET_PEER_ID_TEXT], remote_peer_id[NET_PEER_ID_TEXT];
-	struct buf hello[2]; /* raw connection chunks, by sender */
+	/* raw connection chunks, by sender */
+	struct buf hello[2];
 	uint64_t hello_time_ns[2];
 	char *comments[16];
 	size_t comment_count;
 	char close_reason[64];
-	struct buf *plain, *json; /* scratch of the budget */
+	/* scratch of the budget */
+	struct buf *plain, *json;
 	/* in the budget's list of those that proved nothing; -1 = in none */
 	struct net_conn *older, *newer;
 	int list;
-	uint64_t held; /* as it stands in the budget */
+	/* as it stands in the budget */
+	uint64_t held;
 };
 
 /** conn_proved() - a chunk authenticated: the connection is nobody's guess. */

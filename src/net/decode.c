@@ -281,7 +281,8 @@ static void block_passes(struct buf *json, struct in *in)
 static void path(struct buf *json, struct in *in)
 {
 	struct {
-		const uint8_t *sibling; /* of 0x0f nodes; filled later for 0xf0 */
+		/* of 0x0f nodes; filled later for 0xf0 */
+		const uint8_t *sibling;
 		int right;
 	} level[PATH_LEVELS_MAX];
 	size_t depth = 0;

@@ -20,8 +20,10 @@
 /** struct net_frames - one stream; zero-initialised is empty and valid, nothing to release. */
 struct net_frames {
 	size_t len;
-	size_t skip;   /* bytes to come of a counted frame that was too long */
-	int skip_line; /* the rest of the line at hand belongs to one that was too long */
+	/* bytes to come of a counted frame that was too long */
+	size_t skip;
+	/* the rest of the line at hand belongs to one that was too long */
+	int skip_line;
 	char data[NET_FRAME_MAX];
 };
 

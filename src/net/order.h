@@ -35,14 +35,18 @@ struct net_order_held;
  * until it is.
  */
 struct net_order {
-	uint64_t offset; /* of the next byte to hand over */
-	uint32_t next;   /* its sequence number */
+	/* of the next byte to hand over */
+	uint64_t offset;
+	/* its sequence number */
+	uint32_t next;
 	int known;
-	struct net_order_held *held; /* by sequence number */
+	/* by sequence number */
+	struct net_order_held *held;
 	size_t held_bytes, held_segments;
 	/* of all that share it: what is held takes of the heap; NULL = not counted */
 	size_t *held_memory;
-	uint64_t duplicate_bytes; /* came again and were dropped */
+	/* came again and were dropped */
+	uint64_t duplicate_bytes;
 };
 
 /**

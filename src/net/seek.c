@@ -32,7 +32,8 @@ enum look { LOOK_NO, LOOK_FOUND, LOOK_WAITS, LOOK_PAUSED };
 
 /** A place that may be the start of a chunk. */
 struct place {
-	uint64_t at, end; /* stream offsets; end: what must be there to go on */
+	/* stream offsets; end: what must be there to go on */
+	uint64_t at, end;
 	/* a system call began here, or a chunk ended here if its length can be trusted */
 	int likely;
 };
@@ -40,16 +41,23 @@ struct place {
 struct seek {
 	/* every place below this stream offset was ruled out, waits or is the one at hand */
 	uint64_t tried;
-	uint64_t chain;  /* where the next chunk begins if only the last one was damaged */
-	uint64_t nonces; /* how many chunks may be missing */
+	/* where the next chunk begins if only the last one was damaged */
+	uint64_t chain;
+	/* how many chunks may be missing */
+	uint64_t nonces;
 	/* the gap's length is known: few nonces, so any place may be tried with all */
 	int every_byte;
-	int busy; /* the slice ended, not the work */
+	/* the slice ended, not the work */
+	int busy;
 	struct net_starts *starts;
-	uint32_t starts_left; /* still to be made */
-	struct buf waiting;   /* struct place[]: those that need bytes which have not come yet */
-	uint64_t wakes;       /* lowest stream end at which one of them can be tried */
-	int passing;          /* they are gone through: [0, pass_out) and [pass_in, end) are left */
+	/* still to be made */
+	uint32_t starts_left;
+	/* struct place[]: those that need bytes which have not come yet */
+	struct buf waiting;
+	/* lowest stream end at which one of them can be tried */
+	uint64_t wakes;
+	/* they are gone through: [0, pass_out) and [pass_in, end) are left */
+	int passing;
 	size_t pass_in, pass_out;
 	/* the place at hand, and how far the look at it came */
 	int active, stage;

@@ -12,17 +12,21 @@
 #define SIZE_MIN 2u /* a message has a tag at least */
 
 struct stream {
-	uint32_t size; /* key stream over the length, big-endian as a number */
+	/* key stream over the length, big-endian as a number */
+	uint32_t size;
 	uint16_t tag;
-	uint32_t next; /* index + 1 of the next one in the bucket */
+	/* index + 1 of the next one in the bucket */
+	uint32_t next;
 };
 
 struct net_starts {
-	uint32_t count, mask, left; /* left: those from 0 on are still to be made */
+	/* left: those from 0 on are still to be made */
+	uint32_t count, mask, left;
 	uint8_t first[NET_NONCE_BYTES];
 	uint32_t tag_count;
 	uint16_t tags[TAG_MAX];
-	uint32_t *buckets; /* by the key stream over the tag: index + 1 of the first */
+	/* by the key stream over the tag: index + 1 of the first */
+	uint32_t *buckets;
 	struct stream streams[];
 };
 

@@ -37,8 +37,10 @@ void net_starts_free(struct net_starts *starts);
 
 /** struct net_start - a nonce that fits, and what it makes of the bytes. */
 struct net_start {
-	uint64_t missed; /* nonces before it */
-	uint32_t size;   /* of the message behind its length */
+	/* nonces before it */
+	uint64_t missed;
+	/* of the message behind its length */
+	uint32_t size;
 };
 
 /**

@@ -14,9 +14,11 @@
 
 /** struct log_line - pointers lie inside the datagram. */
 struct log_line {
-	uint64_t time_ns; /* 0 = the header had none */
+	/* 0 = the header had none */
+	uint64_t time_ns;
 	enum log_level level;
-	const char *section; /* Octez section, "" where there is none */
+	/* Octez section, "" where there is none */
+	const char *section;
 	size_t section_len;
 	const char *message;
 	size_t message_len;

@@ -19,21 +19,31 @@
 struct side {
 	struct net_addr addr;
 	struct net_order order;
-	uint32_t first;  /* sequence number of the first byte, once the order is known */
-	uint32_t sent;   /* behind the last byte that was sent, captured whole or not */
-	uint32_t acked;  /* what the other side has: up to here */
-	uint32_t fin_at; /* sequence number of the FIN */
-	uint8_t fin;     /* a FIN was seen */
+	/* sequence number of the first byte, once the order is known */
+	uint32_t first;
+	/* behind the last byte that was sent, captured whole or not */
+	uint32_t sent;
+	/* what the other side has: up to here */
+	uint32_t acked;
+	/* sequence number of the FIN */
+	uint32_t fin_at;
+	/* a FIN was seen */
+	uint8_t fin;
 	uint8_t has_sent, has_acked;
 };
 
 struct flow {
-	struct flow *next;          /* in its bucket */
-	struct flow *older, *newer; /* in its list */
+	/* in its bucket */
+	struct flow *next;
+	/* in its list */
+	struct flow *older, *newer;
 	uint64_t number, last_ns;
-	uint8_t syn;         /* its beginning was seen */
-	uint8_t over;        /* closed, and remembered for what comes after */
-	struct side side[2]; /* 0 = initiator */
+	/* its beginning was seen */
+	uint8_t syn;
+	/* closed, and remembered for what comes after */
+	uint8_t over;
+	/* 0 = initiator */
+	struct side side[2];
 };
 
 /* Flows by their last segment. */
@@ -46,7 +56,8 @@ struct net_tcp {
 	struct net_tcp_sink *sink;
 	struct flow *bucket[BUCKETS];
 	struct ages open, over;
-	size_t held; /* what all flows hold back, in bytes of memory */
+	/* what all flows hold back, in bytes of memory */
+	size_t held;
 	uint64_t numbers;
 };
 

@@ -20,7 +20,8 @@ struct node_config {
 	const char *name, *db;
 	char name_of_port[8];
 	uint16_t http_v3;
-	uint64_t store_bytes, store_age_s; /* further limits of the store; 0 = none */
+	/* further limits of the store; 0 = none */
+	uint64_t store_bytes, store_age_s;
 	int has_p2p;
 	const char *identities[NODE_IDENTITIES_MAX];
 	size_t identity_count;
@@ -37,7 +38,8 @@ struct nodes_config {
 	/* whom the recorder becomes once it is attached; NULL = the owner of the stores */
 	const char *user;
 	int no_auth;
-	const char *hosts[NODES_HOSTS_MAX + 1]; /* NULL-terminated */
+	/* NULL-terminated */
+	const char *hosts[NODES_HOSTS_MAX + 1];
 	uint16_t http_v2;
 	enum netcap_backend capture;
 	struct node_config nodes[NODES_MAX];

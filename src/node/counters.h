@@ -83,17 +83,22 @@
 
 /** What the recorder of a node has counted since it started. */
 struct node_counts {
-	uint32_t pids[16]; /* node processes now */
+	/* node processes now */
+	uint32_t pids[16];
 	size_t pid_count;
-	uint64_t attached_since_ns; /* wall clock; 0 = no process yet */
+	/* wall clock; 0 = no process yet */
+	uint64_t attached_since_ns;
+	/* why rows cannot be written just now; "" = they can */
 	NODE_COUNTERS(NODE_COUNTS_ONE, NODE_COUNTS_TWO, NODE_COUNTS_ONE, NODE_COUNTS_BY_TYPE)
-	char store_trouble[256]; /* why rows cannot be written just now; "" = they can */
+	char store_trouble[256];
 };
 
 /** What the capture has counted, all nodes together. */
 struct node_capture {
-	const char *backend;        /* NULL = nothing is captured */
-	const char *backend_reason; /* why it is not the usual one; NULL = it is */
+	/* NULL = nothing is captured */
+	const char *backend;
+	/* why it is not the usual one; NULL = it is */
+	const char *backend_reason;
 	struct netcap_stats stats;
 };
 
@@ -107,13 +112,20 @@ enum node_counter_shape {
 struct node_counter {
 	/* object of /v3/status that it stands in; NULL: the node's own, or the capture's */
 	const char *section;
-	const char *key;    /* in it; NULL: not shown there */
-	const char *family; /* of Prometheus; NULL: not shown there */
-	int is_gauge;       /* it may fall */
-	const char *unit;   /* "bytes", "chunks" ... for people */
-	const char *help;   /* one line, without a full stop */
-	const char *loss;   /* what is missing when it is not 0; NULL: nothing */
-	size_t offset;      /* in struct node_counts, or in struct netcap_stats */
+	/* in it; NULL: not shown there */
+	const char *key;
+	/* of Prometheus; NULL: not shown there */
+	const char *family;
+	/* it may fall */
+	int is_gauge;
+	/* "bytes", "chunks" ... for people */
+	const char *unit;
+	/* one line, without a full stop */
+	const char *help;
+	/* what is missing when it is not 0; NULL: nothing */
+	const char *loss;
+	/* in struct node_counts, or in struct netcap_stats */
+	size_t offset;
 	enum node_counter_shape shape;
 };
 

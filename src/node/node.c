@@ -17,19 +17,26 @@
 #define SLICE_BYTES (512u << 10) /* decoded between two looks at the capture: some 10 ms */
 
 struct node_conn {
-	struct node_conn *next, *prev; /* all of the node */
-	struct node_conn *chain;       /* of one place in the table */
-	uint64_t conn, id;             /* the capture's number, the sink's */
+	/* all of the node */
+	struct node_conn *next, *prev;
+	/* of one place in the table */
+	struct node_conn *chain;
+	/* the capture's number, the sink's */
+	uint64_t conn, id;
 	int local_initiated;
-	uint64_t reported;   /* what the row counted when it was stored last */
-	uint64_t resyncs[2]; /* that were counted */
-	int sealed;          /* it was counted that a chunk was not decrypted */
+	/* what the row counted when it was stored last */
+	uint64_t reported;
+	/* that were counted */
+	uint64_t resyncs[2];
+	/* it was counted that a chunk was not decrypted */
+	int sealed;
 	struct net_conn *net;
 	/* while it searches */
 	struct node_conn *queue_next;
 	int queued;
 	struct node_inbox inbox;
-	int ended; /* nothing more comes: it is closed when its search is over */
+	/* nothing more comes: it is closed when its search is over */
+	int ended;
 	uint64_t ended_ns;
 	char end_reason[64];
 };

@@ -28,30 +28,42 @@ struct node_identity_file {
 #define NODE_PIDS_MAX 16
 
 struct node {
-	struct message_sink sink; /* counts, then hands on to the writer */
+	/* counts, then hands on to the writer */
+	struct message_sink sink;
 	const struct node_config *config;
 	struct node_writer *writer;
 	uint64_t first_connection, connection_ids;
 	node_writer_say say;
 	void *say_ctx;
 	struct node_identity_file files[NODE_IDENTITIES_MAX];
-	struct net_identity **identities; /* all that were ever loaded */
+	/* all that were ever loaded */
+	struct net_identity **identities;
 	struct net_keyring keyring;
-	struct net_budget *budget, own_budget; /* the caller may set one that nodes share */
-	struct net_seek_limit seek;            /* the caller may set its turn */
+	/* the caller may set one that nodes share */
+	struct net_budget *budget, own_budget;
+	/* the caller may set its turn */
+	struct net_seek_limit seek;
 	size_t identity_cap;
-	int sealed_seen;            /* a new identity may open what is stored */
-	int reprocess;              /* it came */
-	struct node_reprocess *job; /* under way, of what @job_reader reads */
+	/* a new identity may open what is stored */
+	int sealed_seen;
+	/* it came */
+	int reprocess;
+	/* under way, of what @job_reader reads */
+	struct node_reprocess *job;
 	struct store_reader *job_reader;
 	struct node_conn *conns;
-	struct node_conn *feeding; /* the one that bytes came for just now */
-	struct node_conn *queue,
-		**queue_end;           /* those that search, or have not seen all that came */
-	size_t queue_bytes;            /* what came for them meanwhile */
-	struct node_conn *closing;     /* the one whose last row is being reported */
-	struct node_conn *table[4096]; /* by the capture's number */
-	pthread_mutex_t lock;          /* of live, between this thread and those of the server */
+	/* the one that bytes came for just now */
+	struct node_conn *feeding;
+	/* those that search, or have not seen all that came */
+	struct node_conn *queue, **queue_end;
+	/* what came for them meanwhile */
+	size_t queue_bytes;
+	/* the one whose last row is being reported */
+	struct node_conn *closing;
+	/* by the capture's number */
+	struct node_conn *table[4096];
+	/* of live, between this thread and those of the server */
+	pthread_mutex_t lock;
 	struct node_counts live;
 };
 

@@ -36,15 +36,20 @@ struct nodes {
 	struct node *nodes[NODES_MAX];
 	struct logs *logs[NODES_MAX];
 	struct netcap *cap;
-	struct net_budget budget; /* what the connections of all nodes hold */
+	/* what the connections of all nodes hold */
+	struct net_budget budget;
 	pthread_t log_thread;
 	int log_thread_runs, log_epoll, log_stop;
-	uint64_t turn; /* what searches may spend now: node->seek.turn */
-	uint64_t share,
-		shared_ns;    /* what they have not spent of their share of the time; until then */
-	int full;             /* the capture had more than one look takes */
-	int stopping;         /* atomic */
-	pthread_mutex_t lock; /* of capture */
+	/* what searches may spend now: node->seek.turn */
+	uint64_t turn;
+	/* what they have not spent of their share of the time; until then */
+	uint64_t share, shared_ns;
+	/* the capture had more than one look takes */
+	int full;
+	/* atomic */
+	int stopping;
+	/* of capture */
+	pthread_mutex_t lock;
 	struct node_capture capture;
 };
 

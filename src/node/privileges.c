@@ -57,7 +57,8 @@ static uint64_t needed(const struct nodes_config *c, const struct netcap *cap)
 struct user {
 	uid_t uid;
 	gid_t gid;
-	char name[64]; /* "" = known by number only */
+	/* "" = known by number only */
+	char name[64];
 };
 
 static int take_user(struct user *user, const struct passwd *entry)

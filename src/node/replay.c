@@ -14,8 +14,10 @@
 #include "node/writer.h"
 
 struct open_conn {
-	struct open_conn *next; /* in its bucket */
-	uint64_t conn;          /* the capture's number */
+	/* in its bucket */
+	struct open_conn *next;
+	/* the capture's number */
+	uint64_t conn;
 	struct net_conn *net;
 };
 
@@ -23,16 +25,19 @@ struct node_replay {
 	struct capture_sink capture;
 	struct message_sink messages;
 	struct node_replay_opt opt;
-	struct node_writer *writer; /* the store, on its own thread; NULL = none */
+	/* the store, on its own thread; NULL = none */
+	struct node_writer *writer;
 	struct message_sink *stored;
 	atomic_int store_failed;
 	struct node_identities identities;
 	struct net_budget budget;
 	struct net_seek_limit seek;
 	uint64_t seek_bursts;
-	struct open_conn *open[16384]; /* by a hash of the capture's number */
+	/* by a hash of the capture's number */
+	struct open_conn *open[16384];
 	uint64_t conn_ids;
-	int local_seen; /* a connection has the address of --local */
+	/* a connection has the address of --local */
+	int local_seen;
 };
 
 /* ---- what was decoded ------------------------------------------------------------------------ */

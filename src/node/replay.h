@@ -19,14 +19,19 @@ struct node_replay;
 
 /** struct node_replay_opt - texts and @sink are lent as long as the replay. */
 struct node_replay_opt {
-	const char *input; /* a pcap, pcapng or .jsonl file */
+	/* a pcap, pcapng or .jsonl file */
+	const char *input;
 	const char *const *identity_paths;
 	size_t identity_count;
-	const char *local;          /* ADDR or ADDR:PORT: which side is ours; NULL = not given */
-	struct net_addr local_addr; /* the same, read; port 0 = any */
+	/* ADDR or ADDR:PORT: which side is ours; NULL = not given */
+	const char *local;
+	/* the same, read; port 0 = any */
+	struct net_addr local_addr;
 	enum net_role role;
-	const char *store_path;    /* NULL: none */
-	struct message_sink *sink; /* receives all that is decoded, behind the store */
+	/* NULL: none */
+	const char *store_path;
+	/* receives all that is decoded, behind the store */
+	struct message_sink *sink;
 };
 
 /**

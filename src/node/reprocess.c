@@ -32,19 +32,22 @@ struct node_reprocess_list {
 /* A stored chunk or piece that is fed next. */
 struct row {
 	uint64_t id, counter, time_ns;
-	size_t at, len; /* in the side's bytes */
+	/* in the side's bytes */
+	size_t at, len;
 };
 
 /* One sender's chunks, and what is known of them. */
 struct side {
-	struct store_chunk_place last; /* read from the store last */
+	/* read from the store last */
+	struct store_chunk_place last;
 	int any;
 	struct row rows[SIDE_ROWS];
 	size_t count, next;
 	struct buf bytes;
 	uint64_t next_counter;
 	int gap_told;
-	int fresh; /* a chunk was opened, the latest is number @newest */
+	/* a chunk was opened, the latest is number @newest */
+	int fresh;
 	uint64_t newest;
 };
 
@@ -55,9 +58,12 @@ struct node_reprocess_work {
 	struct store_reader *reader;
 	struct sealed row;
 	struct net_conn *conn;
-	struct side side[2]; /* by enum message_sender */
-	int quiet;           /* rows of the connection are not complete yet */
-	int begun_before;    /* an earlier attempt was broken off: some chunks are open already */
+	/* by enum message_sender */
+	struct side side[2];
+	/* rows of the connection are not complete yet */
+	int quiet;
+	/* an earlier attempt was broken off: some chunks are open already */
+	int begun_before;
 	int synced;
 };
 

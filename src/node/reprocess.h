@@ -20,11 +20,13 @@ struct node_reprocess_work; /* the one at hand */
  */
 struct node_reprocess {
 	const struct net_keyring *keyring;
-	uint64_t first_connection; /* number in the store of the sink's connection 0 */
+	/* number in the store of the sink's connection 0 */
+	uint64_t first_connection;
 	double difficulty;
 	/* of the connections it opens, as in net_conn_opt; outlives what is taken over */
 	struct net_budget *budget;
-	const struct net_seek_limit *seek; /* the same; NULL for a recorder that must not stop */
+	/* the same; NULL for a recorder that must not stop */
+	const struct net_seek_limit *seek;
 	struct message_sink *sink;
 	int (*unseal)(void *ctx, const struct message_chunk *chunk, struct err *err);
 	/*
@@ -36,7 +38,8 @@ struct node_reprocess {
 	/* 0 once all that was recorded until now can be read, -EBUSY = ask again. NULL = it can. */
 	int (*sync)(void *ctx, struct err *err);
 	void *ctx;
-	uint64_t connections, chunks; /* counted: those that could be opened */
+	/* counted: those that could be opened */
+	uint64_t connections, chunks;
 	/* private */
 	struct node_reprocess_list *list;
 	struct node_reprocess_work *work;

@@ -20,7 +20,8 @@ struct node_writer;
 struct node_writer_stats {
 	uint64_t queue_bytes, queue_bytes_max, queue_high_water, queue_delay_ns, flushes;
 	uint64_t failures, rows_lost;
-	char trouble[256]; /* "" = the store can be written */
+	/* "" = the store can be written */
+	char trouble[256];
 };
 
 /** Told when the store fails and when it works again; on the writer's thread. */

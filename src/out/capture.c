@@ -8,7 +8,8 @@
 #include "out/messages.h"
 
 struct out_capture {
-	struct message_sink sink; /* first: what is handed over */
+	/* first: what is handed over */
+	struct message_sink sink;
 	enum out_capture_format format;
 	out_capture_hash hash;
 	FILE *to;

@@ -18,10 +18,13 @@
 #include "out/stream.h"
 
 struct point {
-	uint64_t bytes, blocks; /* ever allocated */
+	/* ever allocated */
+	uint64_t bytes, blocks;
 	uint64_t live_bytes, live_blocks;
-	uint64_t max_bytes, max_blocks;   /* at the point's own peak of bytes */
-	uint64_t peak_bytes, peak_blocks; /* at the peak of the whole */
+	/* at the point's own peak of bytes */
+	uint64_t max_bytes, max_blocks;
+	/* at the peak of the whole */
+	uint64_t peak_bytes, peak_blocks;
 	/*
 	 * of the freed ones; the births of the live ones: theirs are (blocks * end - sum). A few
 	 * that live for ages exceed 64 bits
@@ -31,9 +34,11 @@ struct point {
 
 struct dhat_out {
 	struct out_stream stream;
-	struct point *points; /* by stack row */
+	/* by stack row */
+	struct point *points;
 	uint32_t point_cap;
-	struct chunked born_us; /* uint64_t by block number */
+	/* uint64_t by block number */
+	struct chunked born_us;
 	uint64_t events, live_bytes;
 	struct prof_totals totals;
 	int begun;

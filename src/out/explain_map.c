@@ -24,7 +24,8 @@ static const char *shown(struct buf *to, const char *name, int ascii, size_t col
 #define MAP_LABEL 18u
 
 struct palette {
-	uint32_t groups[COLOURS]; /* who holds most, the largest first */
+	/* who holds most, the largest first */
+	uint32_t groups[COLOURS];
 	unsigned count;
 };
 

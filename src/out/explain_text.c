@@ -22,7 +22,8 @@ struct page {
 	const struct explain *e;
 	size_t width, limit;
 	int ascii;
-	struct buf fold; /* names of lines that are too small for one of their own */
+	/* names of lines that are too small for one of their own */
+	struct buf fold;
 	uint64_t folded;
 };
 

@@ -26,21 +26,27 @@
 #define FRAMES_MAX 10000 /* drawn: the widest ones; beyond, browsers become slow */
 
 struct box {
-	uint64_t start; /* in units of the cost, from the left */
-	uint32_t depth; /* a folded one stands at its caller's */
+	/* in units of the cost, from the left */
+	uint64_t start;
+	/* a folded one stands at its caller's */
+	uint32_t depth;
 	uint8_t drawn;
-	uint8_t folded; /* what stands above main in every stack: not drawn, what it calls is */
+	/* what stands above main in every stack: not drawn, what it calls is */
+	uint8_t folded;
 };
 
 struct flame {
 	FILE *to;
 	const struct view_tree *tree;
 	struct box *boxes;
-	uint64_t *calls; /* by node: allocations below it */
+	/* by node: allocations below it */
+	uint64_t *calls;
 	enum view_cost cost;
 	uint64_t total;
-	uint32_t depth, drawn; /* of the drawn ones: deepest, how many */
-	uint32_t present;      /* with any cost, but for folded ones */
+	/* of the drawn ones: deepest, how many */
+	uint32_t depth, drawn;
+	/* with any cost, but for folded ones */
+	uint32_t present;
 	uint32_t folded;
 	int flipped;
 	struct buf name, label;

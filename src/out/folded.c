@@ -13,7 +13,8 @@
 
 struct line {
 	uint32_t node;
-	uint32_t cut; /* callers further out were left out */
+	/* callers further out were left out */
+	uint32_t cut;
 	uint64_t cost;
 };
 

@@ -18,14 +18,18 @@ enum out_word { OUT_WORD_BY = 1, OUT_WORD_COST = 2, OUT_WORD_LIMIT = 4, OUT_WORD
  */
 struct out_format {
 	const char *name;
-	const char *ending, *type; /* of a file: "svg", "image/svg+xml" */
+	/* of a file: "svg", "image/svg+xml" */
+	const char *ending, *type;
 	int (*reading)(FILE *to, const struct prof *prof, const struct out_opt *opt,
 		       struct err *err);
 	struct out_stream *(*stream)(FILE *to, const struct prof *names, struct err *err);
-	int binary; /* not for terminals, and compressed already */
+	/* not for terminals, and compressed already */
+	int binary;
 	int tells_losses;
-	int has_sums;   /* a place for blocks that are known by the sums of their stacks only */
-	unsigned words; /* enum out_word: what it can follow */
+	/* a place for blocks that are known by the sums of their stacks only */
+	int has_sums;
+	/* enum out_word: what it can follow */
+	unsigned words;
 };
 #define OUT_WORDS_CALLS (OUT_WORD_COST | OUT_WORD_LIMIT | OUT_WORD_INVERTED)
 #define OUT_WORDS_TABLE (OUT_WORD_BY | OUT_WORD_COST | OUT_WORD_LIMIT)

@@ -11,10 +11,14 @@
 
 /** struct out_look - one look at a process. */
 struct out_look {
-	pid_t pid;        /* 0: there is but one process, none is named */
-	int is_first;     /* headings come before */
-	uint64_t time_ns; /* since 1970, of the history's last sample */
-	uint64_t rss_bytes, before_bytes, swap_bytes, mappings; /* before: at the look before */
+	/* 0: there is but one process, none is named */
+	pid_t pid;
+	/* headings come before */
+	int is_first;
+	/* since 1970, of the history's last sample */
+	uint64_t time_ns;
+	/* before: at the look before */
+	uint64_t rss_bytes, before_bytes, swap_bytes, mappings;
 	const struct history *history;
 	int ascii;
 };
@@ -22,9 +26,11 @@ struct out_look {
 void out_look_text(FILE *to, const struct out_look *look);
 
 struct out_growth_opt {
-	uint64_t limit_bytes; /* that the process may have; 0: none */
+	/* that the process may have; 0: none */
+	uint64_t limit_bytes;
 	size_t rows;
-	int by_rss; /* the largest first; else what grew most */
+	/* the largest first; else what grew most */
+	int by_rss;
 	int ascii;
 };
 /**

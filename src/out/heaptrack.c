@@ -30,11 +30,13 @@
 struct class
 {
 	uint64_t bytes;
-	uint32_t stack, number, twin; /* stack: row; twin: NONE until needed */
+	/* stack: row; twin: NONE until needed */
+	uint32_t stack, number, twin;
 };
 
 struct text_row {
-	const char *text; /* by address: the prof interns */
+	/* by address: the prof interns */
+	const char *text;
 	uint32_t number;
 };
 
@@ -52,14 +54,16 @@ struct pending {
 
 struct heaptrack_out {
 	struct out_stream stream;
-	uint32_t *stack_number, *frame_number, *module_text; /* by row; 0 = not written yet */
+	/* by row; 0 = not written yet */
+	uint32_t *stack_number, *frame_number, *module_text;
 	uint32_t stack_cap, frame_cap, module_cap;
 	struct idtab text_tab, class_tab;
 	struct text_row *texts;
 	uint32_t text_count, text_cap;
 	struct class *classes;
 	uint32_t class_count, class_cap;
-	uint32_t *chain; /* stack rows to be written */
+	/* stack rows to be written */
+	uint32_t *chain;
 	uint32_t chain_cap;
 	uint32_t strings_written, frames_written, stacks_written, classes_written;
 	uint32_t stop_frame[STACK_STOP_MAX];

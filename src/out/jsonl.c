@@ -26,11 +26,14 @@
 struct jsonl_out {
 	struct out_stream stream;
 	struct jsonw json;
-	uint8_t *written; /* by stack row */
+	/* by stack row */
+	uint8_t *written;
 	uint32_t written_cap;
-	uint32_t *chain; /* stack rows to be written */
+	/* stack rows to be written */
+	uint32_t *chain;
 	uint32_t chain_cap;
-	uint32_t *tids; /* by thread: asking the prof costs a sum over all its stacks */
+	/* by thread: asking the prof costs a sum over all its stacks */
+	uint32_t *tids;
 	uint32_t tid_count;
 	int begun;
 };

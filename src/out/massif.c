@@ -21,20 +21,25 @@
 
 /* A stack on its way outwards: the frame that comes next, and what is live below it. */
 struct walker {
-	uint32_t stack;  /* row; 0 = past the outermost frame */
-	uint32_t symbol; /* of its frame: inlined functions come one by one */
-	uint64_t key;    /* of that frame, for grouping */
+	/* row; 0 = past the outermost frame */
+	uint32_t stack;
+	/* of its frame: inlined functions come one by one */
+	uint32_t symbol;
+	/* of that frame, for grouping */
+	uint64_t key;
 	uint64_t bytes;
 };
 
 struct group {
-	size_t from, to; /* walkers */
+	/* walkers */
+	size_t from, to;
 	uint64_t bytes;
 };
 
 struct massif_out {
 	struct out_stream stream;
-	uint64_t *live; /* bytes by stack row */
+	/* bytes by stack row */
+	uint64_t *live;
 	uint32_t live_cap;
 	uint64_t live_bytes, events;
 	struct prof_totals totals;

@@ -19,21 +19,28 @@ struct out_opt {
 	enum view_by by;
 	enum view_cost cost;
 	int inverted;
-	int inclusive; /* groups of frames are sorted by their inclusive figures */
+	/* groups of frames are sorted by their inclusive figures */
+	int inclusive;
 	/* who does not count as who asked; NULL: the known ones. Lent */
 	const struct view_skip *skip;
 	/* leaks that nobody wants to hear of, after suppress_run(); NULL: none. Lent */
 	const struct suppress *suppress;
-	int being_written; /* the recording goes on: what lives is no leak */
-	int moment;        /* text, speedscope: what is read is what was live at one moment */
+	/* the recording goes on: what lives is no leak */
+	int being_written;
+	/* text, speedscope: what is read is what was live at one moment */
+	int moment;
 	/* text: only the table of @by and @cost, instead of the default sections */
 	int one_section;
 	/* json: resident pages beside, one process; NULL: none. Lent */
 	const struct page_shot *pages;
-	size_t limit; /* rows; 0 = the format's default (text 10, others unlimited) */
-	int colour;   /* text: terminal colours */
-	int width;    /* text: columns; 0 = 100 */
-	int ascii;    /* text: nothing beyond ASCII (the locale is not UTF-8) */
+	/* rows; 0 = the format's default (text 10, others unlimited) */
+	size_t limit;
+	/* text: terminal colours */
+	int colour;
+	/* text: columns; 0 = 100 */
+	int width;
+	/* text: nothing beyond ASCII (the locale is not UTF-8) */
+	int ascii;
 	/* text: the words that narrow what counts, told in the heading; NULL = everything */
 	const char *selection;
 };

@@ -28,9 +28,12 @@ void out_pages_process(struct jsonw *json, const char *key, const struct page_sh
 
 struct out_pages_opt {
 	struct pages_tree_opt tree;
-	int width;    /* columns; 0 = 100 */
-	int ascii;    /* nothing beyond ASCII */
-	size_t lines; /* at most so many; 0 = all */
+	/* columns; 0 = 100 */
+	int width;
+	/* nothing beyond ASCII */
+	int ascii;
+	/* at most so many; 0 = all */
+	size_t lines;
 	uint64_t now_ns;
 	/* the process has ended since it was read, then; 0: it has not, or the reading knows */
 	uint64_t ended_ns;
@@ -40,7 +43,8 @@ struct out_pages_opt {
 	 */
 	int since;
 	const struct page_process *then;
-	uint64_t since_ns; /* how much earlier that was; 0: there is none yet */
+	/* how much earlier that was; 0: there is none yet */
+	uint64_t since_ns;
 };
 /** out_pages_text() - the process and its tree, a node a line. */
 int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,

@@ -19,12 +19,15 @@
 
 /* What one function touched itself or by way of the standard library, and what has no stack. */
 struct holder {
-	const char *function; /* NULL: @module and @offset alone, or the reason's words in @label */
+	/* NULL: @module and @offset alone, or the reason's words in @label */
+	const char *function;
 	const struct page_module *module;
 	uint64_t offset;
 	uint64_t bytes;
-	const struct page_row *largest; /* its largest row */
-	uint16_t first;                 /* where in its stack the function stands */
+	/* its largest row */
+	const struct page_row *largest;
+	/* where in its stack the function stands */
+	uint16_t first;
 };
 
 struct holders {

@@ -42,19 +42,24 @@ struct location_key {
 
 struct pprof {
 	const struct prof *prof;
-	struct arena arena; /* all messages but samples live here */
+	/* all messages but samples live here */
+	struct arena arena;
 	FILE *gzip;
-	struct buf packed; /* one sample */
+	/* one sample */
+	struct buf packed;
 	struct intern strings;
 	struct vec string_table, mappings, locations, functions;
 	struct idtab string_tab, location_tab, function_tab;
 	struct location_key *location_keys;
 	uint32_t location_cap;
-	uint32_t *mapping_of; /* by module row: id, 0 = not listed */
+	/* by module row: id, 0 = not listed */
+	uint32_t *mapping_of;
 	uint64_t stop_location[STACK_STOP_MAX];
-	uint64_t *ids; /* locations of one stack */
+	/* locations of one stack */
+	uint64_t *ids;
 	size_t id_cap;
-	int failed; /* out of memory: sticky, asked once */
+	/* out of memory: sticky, asked once */
+	int failed;
 };
 
 static void *take(struct pprof *p, size_t bytes)

@@ -13,12 +13,15 @@
 #include "proc/text.h"
 
 struct out_regions_opt {
-	size_t top; /* mappings in the result; 0 = none */
-	int all;    /* every mapping */
+	/* mappings in the result; 0 = none */
+	size_t top;
+	/* every mapping */
+	int all;
 	enum regions_sort sort;
 	/* of each row of classes, bytes since some time: `growth_bytes`; NULL: not asked for */
 	const int64_t *growth;
-	int no_addresses; /* HTTP's addresses=off: addresses are 0, ASLR stays worth something */
+	/* HTTP's addresses=off: addresses are 0, ASLR stays worth something */
+	int no_addresses;
 };
 
 /**

@@ -111,7 +111,8 @@ static json_t *base_of(const struct regions_base *base, pid_t pid, struct err *e
 
 struct change {
 	const char *class, *label;
-	int64_t rss_bytes, virtual_bytes, swap_bytes, count; /* now less then */
+	/* now less then */
+	int64_t rss_bytes, virtual_bytes, swap_bytes, count;
 	uint64_t now_bytes;
 };
 

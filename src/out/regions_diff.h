@@ -21,7 +21,8 @@ void regions_base_free(struct regions_base *base);
 void regions_base_freep(struct regions_base **base);
 
 struct regions_diff_opt {
-	size_t top; /* rows of text; JSON has all that changed */
+	/* rows of text; JSON has all that changed */
+	size_t top;
 	int all, raw, ascii, colour;
 };
 /**

@@ -13,13 +13,18 @@ enum out_regions_format { OUT_REGIONS_TEXT, OUT_REGIONS_JSON, OUT_REGIONS_CSV };
 
 struct out_regions_page {
 	enum out_regions_format format;
-	struct regions_text_opt how; /* of text; of the others its top, all and sort */
-	int compat;                  /* the older layout, as text */
+	/* of text; of the others its top, all and sort */
+	struct regions_text_opt how;
+	/* the older layout, as text */
+	int compat;
 	enum regions_group group;
-	const struct regions_base *base; /* what is told is the difference; NULL: none */
+	/* what is told is the difference; NULL: none */
+	const struct regions_base *base;
 	uint64_t age_ns;
-	int before_end; /* the process has ended since */
-	int header;     /* CSV begins with its heading */
+	/* the process has ended since */
+	int before_end;
+	/* CSV begins with its heading */
+	int header;
 };
 /** out_regions_page() - 0; negative errno with @err, not of writing. */
 int out_regions_page(FILE *to, const struct breakdown *b, const struct out_regions_page *page,

@@ -17,10 +17,12 @@ enum { OP_ALLOC = 1, OP_FREE, OP_REALLOC };
 
 struct replay_out {
 	struct out_stream stream;
-	struct chunked slot; /* uint32_t by block: 1 + its slot; 0: it is not one of ours */
+	/* uint32_t by block: 1 + its slot; 0: it is not one of ours */
+	struct chunked slot;
 	/* the same by thread: of a realloc that has freed and not allocated yet */
 	struct chunked pending;
-	uint32_t *free_slots; /* those that can be used again */
+	/* those that can be used again */
+	uint32_t *free_slots;
 	uint32_t free_count, free_cap, slots;
 	uint64_t operations;
 };

@@ -20,15 +20,22 @@ enum out_sample_order {
 
 struct out_sample_opt {
 	enum out_sample_order order;
-	size_t top; /* 0 = all */
+	/* 0 = all */
+	size_t top;
 	int ascending;
-	int all;                         /* text: rows of a few samples, too */
-	int screen;                      /* text: a line a stack, no histograms */
-	uint64_t skip_bytes, skip_count; /* below either of these a row is left out */
-	const regex_t *stack_regex;      /* some frame's name matches; NULL = any */
+	/* text: rows of a few samples, too */
+	int all;
+	/* text: a line a stack, no histograms */
+	int screen;
+	/* below either of these a row is left out */
+	uint64_t skip_bytes, skip_count;
+	/* some frame's name matches; NULL = any */
+	const regex_t *stack_regex;
 	int width, ascii, colour;
-	int has_live;    /* the text is about what is outstanding */
-	int show_allocs; /* with its single blocks */
+	/* the text is about what is outstanding */
+	int has_live;
+	/* with its single blocks */
+	int show_allocs;
 };
 
 /**
@@ -37,11 +44,15 @@ struct out_sample_opt {
 struct sample_pick {
 	struct sample_row **rows;
 	size_t count;
-	size_t few; /* left out for their few samples */
+	/* left out for their few samples */
+	size_t few;
 	double few_bytes;
-	size_t skipped; /* by the filters */
-	size_t beyond;  /* behind the top ones */
-	size_t young;   /* live, and none of it for as long as is asked for */
+	/* by the filters */
+	size_t skipped;
+	/* behind the top ones */
+	size_t beyond;
+	/* live, and none of it for as long as is asked for */
+	size_t young;
 };
 /** sample_pick() - @pid 0: of all processes. @prof: samples_prof() of the same, with names. */
 int sample_pick(const struct samples *samples, const struct prof *prof, uint32_t pid,

@@ -17,11 +17,15 @@ struct speedscope {
 	enum view_cost cost;
 	int inverted;
 	int failed;
-	uint32_t *number; /* by frame row: 1 + that of its innermost function; 0 = not listed */
-	uint32_t *listed; /* frame rows in order of their numbers */
+	/* by frame row: 1 + that of its innermost function; 0 = not listed */
+	uint32_t *number;
+	/* frame rows in order of their numbers */
+	uint32_t *listed;
 	uint32_t listed_count, next;
-	uint32_t stop_number[STACK_STOP_MAX]; /* 1 + number */
-	uint32_t *path;                       /* numbers of one stack, innermost first */
+	/* 1 + number */
+	uint32_t stop_number[STACK_STOP_MAX];
+	/* numbers of one stack, innermost first */
+	uint32_t *path;
 	uint32_t path_cap;
 	uint64_t *weights;
 	size_t weight_count, weight_cap;

@@ -21,7 +21,8 @@ struct out_stream {
 	const struct prof *names;
 	/** Write the rest; @err is filled by out_stream_finish() when the stream has failed. */
 	int (*finish)(struct out_stream *stream, struct err *err);
-	void (*fini)(struct out_stream *stream); /* release what the format allocated, not itself */
+	/* release what the format allocated, not itself */
+	void (*fini)(struct out_stream *stream);
 };
 
 /** out_no_memory() - the error for it. */
@@ -61,12 +62,16 @@ void out_clean_utf8(struct buf *to, const char *text);
 struct out_walk {
 	const struct prof *prof;
 	uint32_t stack, symbol;
-	int inner; /* still at wrappers */
+	/* still at wrappers */
+	int inner;
 };
 struct out_step {
-	unsigned stop; /* != 0: not a frame but why the stack is partial; always the last step */
-	struct frame_id frame; /* row */
-	uint32_t symbol;       /* index of the function within the frame; 0 where there are none */
+	/* != 0: not a frame but why the stack is partial; always the last step */
+	unsigned stop;
+	/* row */
+	struct frame_id frame;
+	/* index of the function within the frame; 0 where there are none */
+	uint32_t symbol;
 };
 void out_walk_init(struct out_walk *walk, const struct prof *prof, struct stack_id stack);
 /** out_walk_next() - 1 and the next step, 0 past the outermost. */

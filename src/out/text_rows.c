@@ -60,9 +60,12 @@ static struct pick *pick_paths(const struct view_paths *paths, enum view_cost co
 struct line {
 	struct view_frame *frames;
 	size_t count;
-	size_t who, via;   /* via: count = none */
-	size_t difference; /* where it differs from a line that looks the same; count = nowhere */
-	int tells_depth;   /* recursion: what differs is how often it called itself */
+	/* via: count = none */
+	size_t who, via;
+	/* where it differs from a line that looks the same; count = nowhere */
+	size_t difference;
+	/* recursion: what differs is how often it called itself */
+	int tells_depth;
 	unsigned stop;
 };
 
@@ -354,7 +357,8 @@ static size_t first_difference(const struct line *a, const struct line *b)
  */
 struct lines {
 	struct line *items;
-	char **texts; /* as they look: without amounts */
+	/* as they look: without amounts */
+	char **texts;
 	size_t count;
 	struct view_frame *scratch;
 };

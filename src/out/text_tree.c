@@ -14,7 +14,8 @@
 struct walk {
 	struct page *page;
 	const struct view_tree *tree;
-	uint64_t whole, least; /* branches below @least are not shown on their own */
+	/* branches below @least are not shown on their own */
+	uint64_t whole, least;
 	size_t lines, max_lines;
 };
 

@@ -39,10 +39,14 @@ struct found {
 	uintptr_t at;
 	size_t bytes;
 	const struct own_name *name;
-	unsigned families; /* OWN_BIT(): it may have several names */
-	unsigned head;     /* bytes that move; 0: they cannot */
-	int core;          /* by any of its names */
-	int shared;        /* with functions that are none of an allocator's */
+	/* OWN_BIT(): it may have several names */
+	unsigned families;
+	/* bytes that move; 0: they cannot */
+	unsigned head;
+	/* by any of its names */
+	int core;
+	/* with functions that are none of an allocator's */
+	int shared;
 };
 
 /* What is known of one object while it is looked at. */
@@ -53,11 +57,15 @@ struct object {
 	uintptr_t lo, hi;
 	const char *name;
 	int executable;
-	int whole;           /* its .symtab was there, too */
-	struct found *found; /* memory of the start's, for all objects in turn */
+	/* its .symtab was there, too */
+	int whole;
+	/* memory of the start's, for all objects in turn */
+	struct found *found;
 	unsigned count, dropped;
-	unsigned obtains, releases; /* families of which such a function was seen */
-	struct code_range heads;    /* where what would move lies */
+	/* families of which such a function was seen */
+	unsigned obtains, releases;
+	/* where what would move lies */
+	struct code_range heads;
 };
 
 static struct own_call calls[CALLS_MAX];
@@ -134,7 +142,8 @@ typedef void each_symbol(void *ctx, const ElfW(Sym) * sym, const char *text);
 /* A part of a file, mapped. */
 struct part {
 	char *map;
-	size_t bytes; /* of the mapping */
+	/* of the mapping */
+	size_t bytes;
 	const char *at;
 };
 

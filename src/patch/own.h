@@ -35,7 +35,8 @@ struct own_shape {
 
 /* A hooked function, as its stub hands it to the hook. The entry code knows where @next stands. */
 struct own_call {
-	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t); /* its moved head */
+	/* its moved head */
+	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t);
 	struct own_shape shape;
 };
 
@@ -61,10 +62,13 @@ enum own_family {
 #define OWN_BIT(family) (1u << (family))
 
 struct own_name {
-	const char *name; /* without the family's prefix */
+	/* without the family's prefix */
+	const char *name;
 	struct own_shape shape;
-	uint8_t families; /* OWN_BIT() of those that have it */
-	uint8_t core;     /* the allocator is hooked with this one or not at all */
+	/* OWN_BIT() of those that have it */
+	uint8_t families;
+	/* the allocator is hooked with this one or not at all */
+	uint8_t core;
 };
 
 extern const char *const own_titles[OWN_FAMILIES] HIDDEN;

@@ -32,12 +32,14 @@ enum relative { NOTHING, OPERAND, BRANCH_SHORT, BRANCH_NEAR };
 
 struct insn {
 	uint8_t bytes;
-	uint8_t map; /* an opcode map */
+	/* an opcode map */
+	uint8_t map;
 	uint8_t opcode;
 	uint8_t modrm, modrm_at;
 	uint8_t prefixes;
 	uint8_t relative;
-	uint8_t disp_at; /* where the displacement stands, if @relative */
+	/* where the displacement stands, if @relative */
+	uint8_t disp_at;
 };
 
 /*

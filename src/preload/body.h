@@ -126,7 +126,8 @@ static ALWAYS_INLINE void obtain_done(struct thread *t, int fast, uint32_t sync,
 /* What serves a realloc; NULL: the next definition. */
 struct resize {
 	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t);
-	uint64_t arg[4]; /* more has none of the functions that are hooked so */
+	/* more has none of the functions that are hooked so */
+	uint64_t arg[4];
 };
 
 static ALWAYS_INLINE void *resize(const struct resize *call, void *old, size_t size)

@@ -9,7 +9,8 @@
 
 struct frames_object {
 	uint64_t bias;
-	const ElfW(Phdr) * phdr; /* as mapped */
+	/* as mapped */
+	const ElfW(Phdr) * phdr;
 	unsigned phdr_count;
 };
 

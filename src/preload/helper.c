@@ -96,17 +96,24 @@ struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 struct launch {
 	const char *output;
 	int fd;
-	volatile int started;          /* the recorder has written its word */
-	volatile int status;           /* with which the last one ended that has not */
-	volatile unsigned path;        /* that one's, or the one that started */
-	volatile int beside;           /* somebody is at it beside the child of a fork */
-	int settled;                   /* @parent is not looked at any more */
-	struct wire_heap_header *heap; /* what is to be recorded */
+	/* the recorder has written its word */
+	volatile int started;
+	/* with which the last one ended that has not */
+	volatile int status;
+	/* that one's, or the one that started */
+	volatile unsigned path;
+	/* somebody is at it beside the child of a fork */
+	volatile int beside;
+	/* @parent is not looked at any more */
+	int settled;
+	/* what is to be recorded */
+	struct wire_heap_header *heap;
 	/* the book of a parent whose recorder is on its way; NULL: none */
 	const struct wire_heap_header *parent;
 	char **env;
 	uint64_t env_bytes;
-	const char *settings[SETTINGS_MAX]; /* NAME=VALUE */
+	/* NAME=VALUE */
+	const char *settings[SETTINGS_MAX];
 	unsigned setting_count;
 	char paths[8][1024];
 	unsigned path_count;

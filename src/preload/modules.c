@@ -33,14 +33,19 @@ struct entry {
 	const struct link_map *map;
 	uint64_t lo;
 	uint32_t live;
-	uint32_t index; /* in the shared table; UINT32_MAX where that was full */
+	/* in the shared table; UINT32_MAX where that was full */
+	uint32_t index;
 	/* hash: the loader may give a new object the place and the link map of an old one */
 	uint32_t name;
-	uint32_t asked; /* whether its code has been looked at for system calls */
-	uint32_t seen;  /* the last sweep that met it, or that was under way when it came */
+	/* whether its code has been looked at for system calls */
+	uint32_t asked;
+	/* the last sweep that met it, or that was under way when it came */
+	uint32_t seen;
 	struct unwind_module module;
-	struct unwind_frames frames; /* stand still once @searched */
-	uint32_t searched;           /* the file's sections were looked at */
+	/* stand still once @searched */
+	struct unwind_frames frames;
+	/* the file's sections were looked at */
+	uint32_t searched;
 };
 
 #define ENTRIES 4096u
@@ -65,11 +70,13 @@ static uint64_t vdso;
 
 /* What a look at the loader's books yields. */
 struct object {
-	const struct link_map *map; /* NULL: not known */
+	/* NULL: not known */
+	const struct link_map *map;
 	uint64_t bias, lo, hi;
 	const ElfW(Phdr) * phdr;
 	unsigned phdr_count;
-	const char *name; /* "" for the program itself */
+	/* "" for the program itself */
+	const char *name;
 	uint32_t name_hash;
 };
 
@@ -340,8 +347,10 @@ static int put_string(const char *a, const char *b, uint32_t *off, uint16_t *len
 struct former {
 	/* the generation since which none of them is there; 0: there never was one */
 	uint32_t since;
-	uint32_t last; /* the row of the last one */
-	int taken;     /* other code has been met there since */
+	/* the row of the last one */
+	uint32_t last;
+	/* other code has been met there since */
+	int taken;
 };
 
 static struct former find_former(uint64_t lo, uint64_t hi)

@@ -50,7 +50,8 @@ struct next {
 	void *(*aligned_alloc)(size_t, size_t);
 	void *(*valloc)(size_t);
 	void *(*pvalloc)(size_t);
-	void (*free_sized)(void *, size_t); /* C23: NULL where the next allocator has none */
+	/* C23: NULL where the next allocator has none */
+	void (*free_sized)(void *, size_t);
 	void (*free_aligned_sized)(void *, size_t, size_t);
 	/* every form takes at most three words; a form that is missing stays NULL */
 	void *(*cxx_new[CXX_NEW_MAX])(size_t, uintptr_t, uintptr_t);
@@ -67,9 +68,12 @@ struct next {
 	void *(*sbrk)(intptr_t);
 	int (*dlclose)(void *);
 	int (*prctl)(int, ...);
-	int (*key_create)(unsigned *, void (*)(void *)); /* pthread_key_create */
-	void (*exit_now)(int);                           /* _exit */
-	void (*exit_c99)(int);                           /* _Exit */
+	/* pthread_key_create */
+	int (*key_create)(unsigned *, void (*)(void *));
+	/* _exit */
+	void (*exit_now)(int);
+	/* _Exit */
+	void (*exit_c99)(int);
 	void (*quick_exit)(int);
 	int (*execve)(const char *, char *const *, char *const *);
 	int (*execv)(const char *, char *const *);
@@ -132,7 +136,8 @@ struct code_range next_code(const void *code) HIDDEN;
 
 struct next_wanted {
 	const char *name;
-	uintptr_t at; /* 0: not found */
+	/* 0: not found */
+	uintptr_t at;
 };
 
 /**
@@ -182,9 +187,11 @@ extern const char *const cxx_delete_names[CXX_DELETE_MAX] HIDDEN;
  * stays NULL.
  */
 struct cxx_own {
-	const void *map; /* the loader's book of the object */
+	/* the loader's book of the object */
+	const void *map;
 	uintptr_t lo;
-	struct code_range code; /* of its C++ runtime */
+	/* of its C++ runtime */
+	struct code_range code;
 	void *(*cxx_new[CXX_NEW_MAX])(size_t, uintptr_t, uintptr_t);
 	void (*cxx_delete[CXX_DELETE_MAX])(void *, uintptr_t, uintptr_t);
 };

@@ -14,8 +14,10 @@
 /* @seq is even while the rest stands still; 0: never used. */
 static struct object {
 	uint32_t seq;
-	uint32_t dead;        /* unloaded: may be used for another one */
-	const void *code_map; /* of the object that @own.code is of */
+	/* unloaded: may be used for another one */
+	uint32_t dead;
+	/* of the object that @own.code is of */
+	const void *code_map;
 	struct cxx_own own;
 } objects[OBJECTS];
 static uint32_t any; /* is there */

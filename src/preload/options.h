@@ -11,20 +11,32 @@
 #include "preload/sys.h"
 
 struct options {
-	int fd; /* shared memory made by a byteledger parent; -1 = none */
+	/* shared memory made by a byteledger parent; -1 = none */
+	int fd;
 	int track_children;
-	int disabled; /* start switched off */
+	/* start switched off */
+	int disabled;
 	int free_stacks, stamp_every_event;
-	int zero_memory;       /* malloc gives zeroed blocks, as calloc does */
-	int own_allocators;    /* hook those that the program carries itself */
-	int usr1, usr2;        /* install the toggle on that signal */
-	uint32_t on_full;      /* enum wire_on_full */
-	uint64_t budget;       /* bytes of shared memory */
-	uint64_t sample_bytes; /* one stack for so many bytes; 0 = for every allocation */
-	const char *output;    /* pattern; "" = no file */
-	const char *filter;    /* whose allocations are recorded; "" = all */
-	const char *helper;    /* NULL: search */
-	const char *path;      /* PATH, where the helper is looked for last */
+	/* malloc gives zeroed blocks, as calloc does */
+	int zero_memory;
+	/* hook those that the program carries itself */
+	int own_allocators;
+	/* install the toggle on that signal */
+	int usr1, usr2;
+	/* enum wire_on_full */
+	uint32_t on_full;
+	/* bytes of shared memory */
+	uint64_t budget;
+	/* one stack for so many bytes; 0 = for every allocation */
+	uint64_t sample_bytes;
+	/* pattern; "" = no file */
+	const char *output;
+	/* whose allocations are recorded; "" = all */
+	const char *filter;
+	/* NULL: search */
+	const char *helper;
+	/* PATH, where the helper is looked for last */
+	const char *path;
 	char **env;
 	/*
 	 * FLAGS:PATTERN of WIRE_ENV_NEXT, for what an exec puts in this program's place; NULL: it
@@ -33,8 +45,10 @@ struct options {
 	const char *next;
 	/* of it: when its recording is over, by CLOCK_MONOTONIC; 0: when it ends */
 	uint64_t until_ns;
-	const char *library; /* this library's path, where there is @next */
-	int stranger;        /* what is found was meant for another process: nothing is recorded */
+	/* this library's path, where there is @next */
+	const char *library;
+	/* what is found was meant for another process: nothing is recorded */
+	int stranger;
 };
 
 /**

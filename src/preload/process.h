@@ -27,42 +27,61 @@ enum mode {
 
 /* A page of its own: wiped in the child of a fork, whoever makes it (raw clone included). */
 extern struct proc_page {
-	_Alignas(4096) volatile uint32_t word; /* enum mode | epoch */
+	/* enum mode | epoch */
+	_Alignas(4096) volatile uint32_t word;
 	char rest[4096 - sizeof(uint32_t)];
 } proc HIDDEN;
 
 enum start { START_NONE, START_BUSY, START_DONE };
 
 extern struct process {
-	struct wire_heap_header *heap; /* the shared mapping; NULL before the start */
+	/* the shared mapping; NULL before the start */
+	struct wire_heap_header *heap;
 	struct wire_heap_slot *slots;
 	struct unwind_process *unwind;
-	uint32_t started;  /* enum start */
-	uint32_t resolved; /* next is filled */
-	uint32_t seccomp;  /* no system call from now on */
+	/* enum start */
+	uint32_t started;
+	/* next is filled */
+	uint32_t resolved;
+	/* no system call from now on */
+	uint32_t seccomp;
 	uint32_t slot_hint;
-	uint32_t slot_top; /* slots that ever had an owner lie below */
+	/* slots that ever had an owner lie below */
+	uint32_t slot_top;
 	uint32_t have_key;
 	uint32_t pid;
 	uint32_t free_stacks;
-	uint64_t sample_bytes; /* 0 = every allocation has a stack */
-	int64_t rseq_offset;   /* of glibc's rseq area from the thread pointer; 0 = there is none */
+	/* 0 = every allocation has a stack */
+	uint64_t sample_bytes;
+	/* of glibc's rseq area from the thread pointer; 0 = there is none */
+	int64_t rseq_offset;
 	/* there is code that may close pages by itself: stacks are asked for at each capture */
 	uint32_t closes;
-	uint32_t alone;             /* without a byteledger parent */
-	uint32_t wanted;            /* before there is a header: switched on by a call or signal */
-	uint32_t follow;            /* the children of forks are recorded, too */
-	const char *next, *library; /* as in struct options */
-	uint32_t forks;             /* WIRE_FORK records so far */
-	uint32_t forked; /* this is such a child: its first thread may run on any stack */
+	/* without a byteledger parent */
+	uint32_t alone;
+	/* before there is a header: switched on by a call or signal */
+	uint32_t wanted;
+	/* the children of forks are recorded, too */
+	uint32_t follow;
+	/* as in struct options */
+	const char *next, *library;
+	/* WIRE_FORK records so far */
+	uint32_t forks;
+	/* this is such a child: its first thread may run on any stack */
+	uint32_t forked;
 	/* orphans become children of this process, or of one that it was forked from */
 	uint32_t reaper;
-	uint32_t starter; /* 1 = reads @starter_heap while it starts the recorder of this child */
-	struct wire_heap_header *starter_heap; /* the parent's book, as long as that may read it */
-	uint32_t no_tsc;                       /* rdtsc faults */
+	/* 1 = reads @starter_heap while it starts the recorder of this child */
+	uint32_t starter;
+	/* the parent's book, as long as that may read it */
+	struct wire_heap_header *starter_heap;
+	/* rdtsc faults */
+	uint32_t no_tsc;
 	uint64_t last_cycles;
-	uint32_t raw; /* the mapping is a file that nobody reads meanwhile */
-	uint32_t key; /* pthread_key_t */
+	/* the mapping is a file that nobody reads meanwhile */
+	uint32_t raw;
+	/* pthread_key_t */
+	uint32_t key;
 	uint64_t main_stack_lo, main_stack_hi;
 	/* other threads' calls during the start: there is no header yet */
 	struct wire_lost_count early;

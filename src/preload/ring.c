@@ -69,7 +69,8 @@ __asm__(".text\n"
 
 struct rseq_area {
 	uint32_t cpu_id_start;
-	int32_t cpu_id; /* negative: not registered */
+	/* negative: not registered */
+	int32_t cpu_id;
 	uint64_t rseq_cs;
 };
 

@@ -42,59 +42,86 @@ enum thread_state {
 /** What an operator new remembers for the malloc that it will call; @sp 0 = nothing. */
 struct outer {
 	uint64_t sp, pc, bp, bx;
-	const struct code_range *code; /* of the runtime that serves it */
+	/* of the runtime that serves it */
+	const struct code_range *code;
 	size_t size;
 };
 
 struct thread {
 	uint32_t sync;
-	uint32_t tick; /* of the last stamp */
-	uint64_t head; /* bytes ever written to the ring */
-	uint64_t soft; /* up to here a record can be written without looking at anything else */
+	/* of the last stamp */
+	uint32_t tick;
+	/* bytes ever written to the ring */
+	uint64_t head;
+	/* up to here a record can be written without looking at anything else */
+	uint64_t soft;
 	/* is own_rseq, unless the thread has lost its processor since the last stamp */
 	uint64_t *mark;
-	char *ring; /* the slot's ring; @head modulo @mask + 1 */
+	/* the slot's ring; @head modulo @mask + 1 */
+	char *ring;
 	uint64_t mask;
 	struct wire_heap_slot *slot;
-	struct unwind_thread *unwind; /* NULL: no scratch memory, or see @walker */
+	/* NULL: no scratch memory, or see @walker */
+	struct unwind_thread *unwind;
 	struct outer outer;
-	void *skip_free;         /* operator delete has written this free already */
-	const void *realloc_old; /* between the two records of a realloc, see recover() */
-	uint32_t outer_sync;     /* of the hook around a region hook */
-	uint64_t limit;          /* the ring is full here, as of the last look at the tail */
-	uint64_t stamped;        /* cycles of the last stamp in this ring, 0 = none */
-	uint64_t stamped_at;     /* where that stands */
-	uint32_t allowance;      /* bytes behind it that need no other one */
-	uint64_t lost, lost_frees, lost_bytes; /* since the last record that went into the ring */
-	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
-	uint64_t stood_beat,
-		/* an old heartbeat that is no evidence for a moment, and when that began */
-		stood_ns;
+	/* operator delete has written this free already */
+	void *skip_free;
+	/* between the two records of a realloc, see recover() */
+	const void *realloc_old;
+	/* of the hook around a region hook */
+	uint32_t outer_sync;
+	/* the ring is full here, as of the last look at the tail */
+	uint64_t limit;
+	/* cycles of the last stamp in this ring, 0 = none */
+	uint64_t stamped;
+	/* where that stands */
+	uint64_t stamped_at;
+	/* bytes behind it that need no other one */
+	uint32_t allowance;
+	/* since the last record that went into the ring */
+	uint64_t lost, lost_frees, lost_bytes;
+	/* policy limit: 10 % of any second */
+	uint64_t second_began_ns, second_waited_ns;
+	/* an old heartbeat that is no evidence for a moment, and when that began */
+	uint64_t stood_beat, stood_ns;
 	uint64_t stack_lo, stack_hi;
 	uint32_t tid;
-	uint32_t gen;        /* module_gen that @unwind knows */
-	uint8_t state;       /* enum thread_state */
-	uint8_t own;         /* what is called now is called by us: neither recorded nor lost */
-	uint8_t rounds;      /* key destructor rounds seen */
-	uint8_t stack_floor; /* nothing more to be found below @stack_lo */
+	/* module_gen that @unwind knows */
+	uint32_t gen;
+	/* enum thread_state */
+	uint8_t state;
+	/* what is called now is called by us: neither recorded nor lost */
+	uint8_t own;
+	/* key destructor rounds seen */
+	uint8_t rounds;
+	/* nothing more to be found below @stack_lo */
+	uint8_t stack_floor;
 	/* WIRE_THREAD to write before the next record: the slot had another owner */
 	uint8_t unnamed;
-	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
+	/* WIRE_SWITCH to write before the next record: 1 + value */
+	uint8_t switched;
 	/* the process word as this thread's fork began; 0 = its child is not followed */
 	uint32_t fork_word;
-	uint32_t fork_number; /* of its WIRE_FORK record; 0 = there is none */
-	struct unwind_thread
-		*walker;       /* NULL: no scratch memory; with sampling it stands here only */
-	uint64_t name[2];      /* as last written to a ring */
-	int64_t sample_left;   /* bytes that decide nothing yet */
-	uint64_t sample_state; /* of the random numbers; 0 = not begun */
+	/* of its WIRE_FORK record; 0 = there is none */
+	uint32_t fork_number;
+	/* NULL: no scratch memory; with sampling it stands here only */
+	struct unwind_thread *walker;
+	/* as last written to a ring */
+	uint64_t name[2];
+	/* bytes that decide nothing yet */
+	int64_t sample_left;
+	/* of the random numbers; 0 = not begun */
+	uint64_t sample_state;
 	/* where the ring's head is once the begin of @realloc_old is published, */
 	uint64_t realloc_begin;
-	uint64_t realloc_end; /* and once its end is */
+	/* and once its end is */
+	uint64_t realloc_end;
 	/* calls that are passed over since they are within the hook of another one */
 	uint32_t inner;
-	uint8_t forbidden; /* its vfork child, which runs on it, forbade itself system calls */
-	struct kept_hook *fork_kept; /* of the hook that a handler forks out of, see fork.c */
+	/* its vfork child, which runs on it, forbade itself system calls */
+	uint8_t forbidden;
+	/* of the hook that a handler forks out of, see fork.c */
+	struct kept_hook *fork_kept;
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;

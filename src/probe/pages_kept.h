@@ -26,7 +26,8 @@ struct pages_kept {
 	struct page_shot *kept[PAGES_KEPT_MAX];
 	size_t count;
 	uint64_t every_ns;
-	struct page_shot *since[PAGES_SINCE_MAX]; /* one of before, then those of within */
+	/* one of before, then those of within */
+	struct page_shot *since[PAGES_SINCE_MAX];
 	size_t since_count;
 };
 

@@ -39,15 +39,23 @@ struct pages_life {
 	struct started program;
 	int signals, stop;
 	uint64_t began_ns, due_ns, more_due_ns;
-	uint64_t rested_ns;     /* no counting before: its share of the time is used up */
-	uint64_t over_ns;       /* when it had run */
-	int waited;             /* for a name, which was said */
-	struct page_shot *shot; /* the last one; under lock for the threads of the server */
+	/* no counting before: its share of the time is used up */
+	uint64_t rested_ns;
+	/* when it had run */
+	uint64_t over_ns;
+	/* for a name, which was said */
+	int waited;
+	/* the last one; under lock for the threads of the server */
+	struct page_shot *shot;
 	pthread_mutex_t lock;
-	struct desk desk;       /* whoever asks is answered with what was counted from then on */
-	uint64_t asked_due_ns;  /* not before */
-	struct pages_kept kept; /* what is for HTTP: under lock */
-	struct pages_record *record; /* NULL: none asked for */
+	/* whoever asks is answered with what was counted from then on */
+	struct desk desk;
+	/* not before */
+	uint64_t asked_due_ns;
+	/* what is for HTTP: under lock */
+	struct pages_kept kept;
+	/* NULL: none asked for */
+	struct pages_record *record;
 };
 
 /* ---- readings -------------------------------------------------------------------------------- */

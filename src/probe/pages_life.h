@@ -26,28 +26,36 @@ struct pages_life;
 /** struct pages_ears - who hears of it; say and fail are needed, on the thread that runs it. */
 struct pages_ears {
 	void *ctx;
-	void (*say)(const char *text); /* a line for people */
-	int (*fail)(const struct
-		    /* one process among others that cannot be had; what it returns is ignored */
-		    err *err);
-	int (*ready)(
-		void *ctx,
-		struct err *err); /* targets are taken, nothing is counted yet; negative ends it */
-	int (*counted)(void *ctx, struct err *err); /* a reading was made; likewise */
+	/* a line for people */
+	void (*say)(const char *text);
+	/* one process among others that cannot be had; what it returns is ignored */
+	int (*fail)(const struct err *err);
+	/* targets are taken, nothing is counted yet; negative ends it */
+	int (*ready)(void *ctx, struct err *err);
+	/* a reading was made; likewise */
+	int (*counted)(void *ctx, struct err *err);
 };
 
 /** struct pages_life_opt - what is lent stays as long as the life. */
 struct pages_life_opt {
 	/* lent; .waiting is called for a name that nobody has; .container_id is filled in */
 	struct targets *targets;
-	char **program;     /* to be started; NULL: none */
-	const char *record; /* pattern of the files; NULL: none */
-	uint64_t watch_ns;  /* between readings; 0 = as the work allows */
-	uint64_t since_ns;  /* readings of before that are kept for pages_life_then(); 0 = none */
-	uint64_t end_ns;    /* of CLOCK_MONOTONIC; 0 = none */
-	uint32_t tables_bytes, stacks; /* room in the kernel; 0: the default */
-	int is_drawn, is_streamed; /* somebody looks at each reading; at a stream's names, too */
-	int is_served;             /* earlier readings are kept, and all names are looked up */
+	/* to be started; NULL: none */
+	char **program;
+	/* pattern of the files; NULL: none */
+	const char *record;
+	/* between readings; 0 = as the work allows */
+	uint64_t watch_ns;
+	/* readings of before that are kept for pages_life_then(); 0 = none */
+	uint64_t since_ns;
+	/* of CLOCK_MONOTONIC; 0 = none */
+	uint64_t end_ns;
+	/* room in the kernel; 0: the default */
+	uint32_t tables_bytes, stacks;
+	/* somebody looks at each reading; at a stream's names, too */
+	int is_drawn, is_streamed;
+	/* earlier readings are kept, and all names are looked up */
+	int is_served;
 	struct pages_ears ears;
 };
 

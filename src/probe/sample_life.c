@@ -32,12 +32,16 @@ struct sample_target {
 	uint32_t pid;
 	int pidfd;
 	int ended;
-	uint64_t cpu_ns; /* used since it was met; what is known of one that ended */
+	/* used since it was met; what is known of one that ended */
+	uint64_t cpu_ns;
 	uint64_t cpu_first_ns;
 	struct sym *sym;
-	struct sampler_files *files; /* that were looked into */
-	int has_mapped;              /* code, since */
-	uint64_t look_due_ns;        /* not before */
+	/* that were looked into */
+	struct sampler_files *files;
+	/* code, since */
+	int has_mapped;
+	/* not before */
+	uint64_t look_due_ns;
 };
 
 struct sample_life {
@@ -45,19 +49,24 @@ struct sample_life {
 	struct sampler *sampler;
 	struct samples *samples;
 	struct sampler_governor governor;
-	struct sample_record *record; /* NULL: none */
+	/* NULL: none */
+	struct sample_record *record;
 	int nop5_tried, nop5_safe;
-	int of_hook; /* samples are an allocator's own */
+	/* samples are an allocator's own */
+	int of_hook;
 	double tick_ns;
-	unsigned over; /* seconds over the budget, in a row */
+	/* seconds over the budget, in a row */
+	unsigned over;
 	struct sample_target targets[SAMPLE_PROCESSES_MAX];
 	size_t target_count;
 	int signals, dump_signal;
 	int full;
-	uint64_t ended_ns; /* when it was detached; 0 = not yet */
+	/* when it was detached; 0 = not yet */
+	uint64_t ended_ns;
 	uint64_t end_ns, more_due_ns, next_ns, interval_ns, shown;
 	struct desk desk;
-	uint64_t answer_due_ns; /* not before */
+	/* not before */
+	uint64_t answer_due_ns;
 };
 
 PRINTF(2, 3) static void say(const struct sample_life *l, const char *format, ...)

@@ -32,26 +32,37 @@ struct sample_life;
  */
 struct sample_ears {
 	void *ctx;
-	void (*say)(const char *text);             /* a line for people */
-	int (*ready)(void *ctx, struct err *err);  /* probes are in, nothing counts yet */
-	int (*marked)(void *ctx, struct err *err); /* a second has passed */
-	int (*show)(void *ctx, struct err *err);   /* an interval has passed, or SIGUSR1 came */
-	int (*answer)(void *ctx, struct err *err); /* somebody asks at the desk */
+	/* a line for people */
+	void (*say)(const char *text);
+	/* probes are in, nothing counts yet */
+	int (*ready)(void *ctx, struct err *err);
+	/* a second has passed */
+	int (*marked)(void *ctx, struct err *err);
+	/* an interval has passed, or SIGUSR1 came */
+	int (*show)(void *ctx, struct err *err);
+	/* somebody asks at the desk */
+	int (*answer)(void *ctx, struct err *err);
 };
 
 /** struct sample_life_opt - what is lent stays as long as the life. */
 struct sample_life_opt {
-	struct targets *targets; /* lent */
-	pid_t program;           /* that was started; 0: none */
-	int signals;             /* its signalfd */
+	/* lent */
+	struct targets *targets;
+	/* that was started; 0: none */
+	pid_t program;
+	/* its signalfd */
+	int signals;
 	/* probe this file alone, in every process that maps it where no target is given */
 	const char *file;
-	const char *output; /* pattern of a recording; NULL: none */
+	/* pattern of a recording; NULL: none */
+	const char *output;
 	struct sampler_opt sampler;
 	struct sampler_want want;
 	int leaks, kernel, keep_blocks;
-	uint64_t older_ns, interval_ns, count, duration_ns; /* 0: none, no end */
-	double budget;                                      /* of a CPU; 0 = none */
+	/* 0: none, no end */
+	uint64_t older_ns, interval_ns, count, duration_ns;
+	/* of a CPU; 0 = none */
+	double budget;
 	int budget_given;
 	struct sample_ears ears;
 };

@@ -17,23 +17,27 @@ struct breakdown;
 
 /** struct cgroup_memory - of one cgroup and all below it; UINT64_MAX: not told here. */
 struct cgroup_memory {
-	int version; /* 1 or 2; 0: no memory controller is in sight */
-	char path
-		/* the folder read, below a mount; "" where it is not ours to see */
-		[BESIDE_PATH_MAX];
+	/* 1 or 2; 0: no memory controller is in sight */
+	int version;
+	/* the folder read, below a mount; "" where it is not ours to see */
+	char path[BESIDE_PATH_MAX];
 	uint64_t current_bytes, peak_bytes;
-	uint64_t limit_bytes; /* the lowest of it and those above it; UINT64_MAX: none */
+	/* the lowest of it and those above it; UINT64_MAX: none */
+	uint64_t limit_bytes;
 	uint64_t swap_bytes;
+	/* file: page cache, shmem included */
 	uint64_t anon_bytes, shmem_bytes, file_bytes, file_mapped_bytes, inactive_file_bytes,
-		active_file_bytes; /* file: page cache, shmem included */
+		active_file_bytes;
 	uint64_t dirty_bytes, writeback_bytes, unevictable_bytes;
-	uint64_t kernel_bytes; /* all of the kernel's: those below and more */
+	/* all of the kernel's: those below and more */
+	uint64_t kernel_bytes;
 	uint64_t page_table_bytes, slab_reclaimable_bytes, slab_unreclaimable_bytes, socket_bytes,
 		kernel_stack_bytes, percpu_bytes;
 	uint64_t oom_kills;
-	double pressure_some,
-		pressure_full;   /* PSI, per cent of the last 10 s; negative: not told */
-	int pressure_of_machine; /* of all there is: this cgroup's own is not told */
+	/* PSI, per cent of the last 10 s; negative: not told */
+	double pressure_some, pressure_full;
+	/* of all there is: this cgroup's own is not told */
+	int pressure_of_machine;
 };
 
 /**
@@ -82,20 +86,27 @@ struct held_file {
 struct beside {
 	struct cgroup_memory cgroup;
 	uint64_t page_table_bytes, locked_bytes, pinned_bytes;
-	uint64_t oom_bytes;              /* what the OOM killer counts: RSS, swap and page tables */
-	uint64_t mappings, mappings_max; /* vm.max_map_count */
+	/* what the OOM killer counts: RSS, swap and page tables */
+	uint64_t oom_bytes;
+	/* vm.max_map_count */
+	uint64_t mappings, mappings_max;
 	/*
 	 * memfds, deleted shared memory and other files without a name: open here and mapped
 	 * nowhere here
 	 */
 	uint64_t held_bytes, held_count;
-	char held_name[64]; /* of the largest */
+	/* of the largest */
+	char held_name[64];
 	uint64_t held_largest_bytes;
-	int held_known;         /* whether descriptors may be looked at */
-	struct held_file *held; /* each of them, at most BESIDE_HELD_MAX; malloc'd */
+	/* whether descriptors may be looked at */
+	int held_known;
+	/* each of them, at most BESIDE_HELD_MAX; malloc'd */
+	struct held_file *held;
 	size_t held_listed;
-	uint64_t socket_bytes, sockets; /* buffers of its sockets; UINT64_MAX: not told */
-	int oom_score;                  /* by which the OOM killer chooses; -1: not told */
+	/* buffers of its sockets; UINT64_MAX: not told */
+	uint64_t socket_bytes, sockets;
+	/* by which the OOM killer chooses; -1: not told */
+	int oom_score;
 };
 
 /**

@@ -161,7 +161,8 @@ static void sort_rows(struct breakdown *b)
 
 struct collect {
 	struct breakdown *b;
-	size_t keep; /* 0: every one */
+	/* 0: every one */
+	size_t keep;
 	const struct names *names;
 	struct pages pages;
 };

@@ -31,34 +31,42 @@ struct units;
 
 /** struct class_row - sums over the mappings of one class and label. */
 struct class_row {
-	unsigned class, how; /* how: of the largest mapping in it */
+	/* how: of the largest mapping in it */
+	unsigned class, how;
 	const char *label;
 	uint64_t rss_bytes, pss_bytes, virtual_bytes, swap_bytes, hugetlb_bytes, count;
 	uint64_t private_bytes, shared_bytes, dirty_bytes, thp_bytes, lazy_free_bytes, ksm_bytes,
 		locked_bytes, referenced_bytes;
-	uint64_t largest_bytes; /* RSS of the mapping that @how comes from */
+	/* RSS of the mapping that @how comes from */
+	uint64_t largest_bytes;
 };
 
 /** class_row_add() - add a mapping's figures to a zeroed or earlier row. */
 void class_row_add(struct class_row *row, const struct region *region);
 
 struct breakdown_opt {
-	int quick; /* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
+	/* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
+	int quick;
 	/*
 	 * All that pagemap knows beside: which pages are a file's, huge, mapped by others, too.
 	 * Without the pauses of a quick reading. Where the kernel tells less (before Linux 6.11) it
 	 * is a full one instead.
 	 */
 	int parts;
-	int no_threads; /* leave threads out; stacks are then known by their shape only */
-	int no_checks; /* leave status and smaps_rollup out: the latter walks all pages once more */
+	/* leave threads out; stacks are then known by their shape only */
+	int no_threads;
+	/* leave status and smaps_rollup out: the latter walks all pages once more */
+	int no_checks;
 	/* smaps_rollup only where the kernel's counters differ from the sum by more than 1 % */
 	int doubt_only;
-	size_t keep; /* how many mappings to keep, the largest by RSS; 0 = every one, by address */
+	/* how many mappings to keep, the largest by RSS; 0 = every one, by address */
+	size_t keep;
 	/* rows of classes; what comes later goes to "(other)" of its class. 0 = 4096 */
 	uint32_t labels_max;
-	threads_facts_fn facts;              /* by BPF, of threads that run; may be NULL */
-	const struct module_extent *modules; /* see struct classifier */
+	/* by BPF, of threads that run; may be NULL */
+	threads_facts_fn facts;
+	/* see struct classifier */
+	const struct module_extent *modules;
 	size_t module_count;
 	/* of libbyteledger's table; needed only if not every mapping is kept */
 	const struct names *names;
@@ -67,9 +75,12 @@ struct breakdown_opt {
 struct breakdown {
 	pid_t pid;
 	char comm[32];
-	uint64_t time_ns;          /* CLOCK_REALTIME at the start of the reading */
-	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
-	int full;                  /* PSS and all that stands in smaps is known */
+	/* CLOCK_REALTIME at the start of the reading */
+	uint64_t time_ns;
+	/* CLOCK_MONOTONIC */
+	uint64_t start_ns, end_ns;
+	/* PSS and all that stands in smaps is known */
+	int full;
 	/*
 	 * for allocators as well: gently for who asked has time (quick), nobody raised where
 	 * readings come by themselves while others work (parts)
@@ -77,35 +88,46 @@ struct breakdown {
 	enum turns_how turns;
 	struct reading reading;
 
+	/* sums over all mappings; reserved (no access) is part of virtual */
 	uint64_t rss_bytes, pss_bytes, virtual_bytes, reserved_bytes, swap_bytes, hugetlb_bytes,
-		own_rss_bytes; /* sums over all mappings; reserved (no access) is part of virtual */
-	uint64_t rollup_rss_bytes, rollup_pss_bytes; /* UINT64_MAX: not read */
+		own_rss_bytes;
+	/* UINT64_MAX: not read */
+	uint64_t rollup_rss_bytes, rollup_pss_bytes;
 	struct proc_totals totals;
 
-	struct class_row *classes; /* largest RSS first, then by virtual size and label */
+	/* largest RSS first, then by virtual size and label */
+	struct class_row *classes;
 	size_t class_count;
-	struct region *regions; /* by address if every one was kept, else by RSS */
+	/* by address if every one was kept, else by RSS */
+	struct region *regions;
 	size_t region_count;
-	uint64_t region_total; /* how many mappings there were */
-	size_t names_used,
-		names_dropped;        /* of libbyteledger\'s table: valid, and against the rules */
-	struct thread_stack *threads; /* by tid */
+	/* how many mappings there were */
+	uint64_t region_total;
+	/* of libbyteledger\'s table: valid, and against the rules */
+	size_t names_used, names_dropped;
+	/* by tid */
+	struct thread_stack *threads;
 	size_t thread_count;
 	/* that wait in glibc's cache, where a mapping holds several stacks */
 	struct stack_blocks idle_stacks;
-	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
+	/* filled by heaps_read(); malloc'd */
+	struct allocator_reading *allocators;
 	size_t allocator_count;
 	/*
 	 * negative errno: what is resident may not be asked, so no allocator and no stack is told;
 	 * 0
 	 */
 	int heaps_refused;
-	struct settings *settings; /* proc/settings.h; malloc'd, NULL: not asked */
-	struct numa *numa;         /* proc/numa.h; malloc'd, NULL: not asked */
-	struct beside *beside;     /* proc/beside.h; malloc'd, NULL: not asked */
+	/* proc/settings.h; malloc'd, NULL: not asked */
+	struct settings *settings;
+	/* proc/numa.h; malloc'd, NULL: not asked */
+	struct numa *numa;
+	/* proc/beside.h; malloc'd, NULL: not asked */
+	struct beside *beside;
 	/* CLOCK_MONOTONIC of the reading of allocators that labels rest on; 0: by rules alone */
 	uint64_t named_ns;
-	struct owned *owned; /* proc/owned.h: by whom, as heaps_read() was told. NULL: not asked */
+	/* proc/owned.h: by whom, as heaps_read() was told. NULL: not asked */
+	struct owned *owned;
 	/*
 	 * heaps/files.h: by whom heaps_read() asks for names in files; lent, NULL: by nobody. And
 	 * of whom, during it

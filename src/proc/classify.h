@@ -20,7 +20,8 @@
 
 struct classify_held {
 	struct region region;
-	char *name; /* its own copy */
+	/* its own copy */
+	char *name;
 	size_t name_cap;
 };
 
@@ -36,27 +37,35 @@ struct classifier {
 	/* of the own process: spares a look at each header; may be NULL */
 	const struct module_extent *modules;
 	size_t module_count;
-	struct thread_stack *threads; /* may be NULL: stacks are known by descriptor and shape */
+	/* may be NULL: stacks are known by descriptor and shape */
+	struct thread_stack *threads;
 	size_t thread_count;
 	/* of threads that have ended, where mappings hold several stacks: to be taken, or freed */
 	struct stack_blocks idle;
-	region_fn put; /* label and owner are lent for the call */
+	/* label and owner are lent for the call */
+	region_fn put;
 	void *ctx;
 
 	/* Private. */
 	/* descriptor, opened when it is needed; -1: memory of the target is left alone */
 	int pagemap;
-	struct pages pages; /* likewise */
+	/* likewise */
+	struct pages pages;
 	int pages_opened;
-	int unreadable; /* reading its memory is not permitted */
+	/* reading its memory is not permitted */
+	int unreadable;
 	struct classify_held held[CLASSIFY_GROUP_MAX];
 	unsigned count;
-	int group;         /* the held ones are segments of one file */
-	uint64_t last_end; /* of the mapping that came out last */
-	int last_guard;    /* that one was without access and anonymous */
+	/* the held ones are segments of one file */
+	int group;
+	/* of the mapping that came out last */
+	uint64_t last_end;
+	/* that one was without access and anonymous */
+	int last_guard;
 	/* where the last segment ends in memory, from program headers; 0 = unknown */
 	uint64_t module_end;
-	uint64_t module_next; /* the address right behind the module's last mapping */
+	/* the address right behind the module's last mapping */
+	uint64_t module_next;
 	unsigned module_program;
 	char module_label[LABEL_MAX];
 	char *module_path;

@@ -8,9 +8,11 @@
 #include "base/cleanup.h"
 
 struct word_rule {
-	const char *word; /* the name begins with it */
+	/* the name begins with it */
+	const char *word;
 	enum region_class class;
-	const char *label; /* NULL: from the name */
+	/* NULL: from the name */
+	const char *label;
 	const char *owner;
 };
 

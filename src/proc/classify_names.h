@@ -13,7 +13,8 @@ struct name_rule {
 	enum region_class class;
 	enum region_how how;
 	int main_stack;
-	long tid; /* in the names of thread stacks; 0 = none */
+	/* in the names of thread stacks; 0 = none */
+	long tid;
 };
 
 /**

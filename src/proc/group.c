@@ -8,7 +8,8 @@
 
 struct keyed {
 	const char *key;
-	size_t len; /* " (deleted)" is not part of the key */
+	/* " (deleted)" is not part of the key */
+	size_t len;
 	const struct region *region;
 	int class_only;
 };

@@ -20,9 +20,12 @@ struct ledger_row {
 	pid_t pid;
 	char comm[32];
 	uint64_t rss_bytes, pss_bytes, swap_bytes, page_table_bytes, mappings, private_bytes;
-	uint64_t virtual_bytes, socket_bytes, oom_bytes; /* sockets: UINT64_MAX: not told */
-	int oom_score;                                   /* -1: not told */
-	int64_t grown_bytes; /* of PSS since it was first looked at, in a quick one */
+	/* sockets: UINT64_MAX: not told */
+	uint64_t virtual_bytes, socket_bytes, oom_bytes;
+	/* -1: not told */
+	int oom_score;
+	/* of PSS since it was first looked at, in a quick one */
+	int64_t grown_bytes;
 	struct verdict verdict;
 };
 
@@ -42,8 +45,10 @@ struct ledger {
 	size_t class_count, class_room;
 	struct intern names;
 	struct idtab index;
-	struct cgroup_memory cgroup; /* version 0: of none, or of several */
-	int cgroups;                 /* 0, 1, or 2: more than one */
+	/* version 0: of none, or of several */
+	struct cgroup_memory cgroup;
+	/* 0, 1, or 2: more than one */
+	int cgroups;
 	/*
 	 * files that are open and that none of them maps, each counted once however many hold it
 	 * (see ledger_sort())
@@ -51,7 +56,8 @@ struct ledger {
 	uint64_t held_bytes, held_count;
 	struct held_file *held, *mapped;
 	size_t held_listed, mapped_count;
-	uint64_t unread; /* processes that could not be read */
+	/* processes that could not be read */
+	uint64_t unread;
 	int quick;
 };
 

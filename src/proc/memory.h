@@ -43,7 +43,8 @@ struct memory_work {
  * That a page is not there is never remembered. Zeroed: empty.
  */
 struct memory_there {
-	uint64_t stretch[MEMORY_STRETCHES]; /* its number, plus 1 */
+	/* its number, plus 1 */
+	uint64_t stretch[MEMORY_STRETCHES];
 	uint64_t looked_ns[MEMORY_STRETCHES];
 	uint64_t pages[MEMORY_STRETCHES][MEMORY_STRETCH_PAGES / 64];
 };
@@ -64,8 +65,10 @@ struct memory {
 			    size_t max);
 	/** The caller works without a reading for a while; NULL: nothing is to be done. */
 	void (*think)(void *ctx);
-	struct memory_there *there; /* NULL: the kernel is asked at every reading */
-	struct memory_work *work;   /* NULL: no bound */
+	/* NULL: the kernel is asked at every reading */
+	struct memory_there *there;
+	/* NULL: no bound */
+	struct memory_work *work;
 	/* of data that several readers look through; NULL: each reads it */
 	struct scan_copies *copies;
 };
@@ -75,7 +78,8 @@ struct memory_process {
 	const struct target *target;
 	struct pages *pages;
 	struct memory_there there;
-	uint64_t stall_ns; /* the longest that the target's mmap() may have waited for a reading */
+	/* the longest that the target's mmap() may have waited for a reading */
+	uint64_t stall_ns;
 };
 /**
  * memory_of_process() - fill @memory to read @process, which has target and pages; both stay with
@@ -140,7 +144,8 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
  */
 struct memory_pages {
 	const struct memory *memory;
-	uint64_t start, end; /* what is known */
+	/* what is known */
+	uint64_t start, end;
 	size_t count, at;
 	struct memory_run runs[MEMORY_SLICE_RUNS];
 };
@@ -161,12 +166,16 @@ uint64_t memory_resident_from(struct memory_pages *pages, uint64_t start, uint64
 struct memory_window {
 	const struct memory *memory;
 	struct memory_pages pages;
-	uint64_t start, limit; /* what the copy covers; nothing is copied at or beyond @limit */
-	uint64_t len;          /* bytes from @start */
-	uint32_t valid;        /* bit per page: copied */
+	/* what the copy covers; nothing is copied at or beyond @limit */
+	uint64_t start, limit;
+	/* bytes from @start */
+	uint64_t len;
+	/* bit per page: copied */
+	uint32_t valid;
 	unsigned page_shift;
 	uint64_t copied_bytes;
-	char *bytes; /* MEMORY_WINDOW_PAGES pages */
+	/* MEMORY_WINDOW_PAGES pages */
+	char *bytes;
 };
 /** memory_window_init() - -ENOMEM without memory. Release with memory_window_fini(). */
 int memory_window_init(struct memory_window *window, const struct memory *memory);

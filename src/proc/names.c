@@ -153,7 +153,8 @@ static void describe(const struct names *names, size_t index, int part, struct r
 struct cut {
 	const struct names *names;
 	const struct region *whole;
-	struct region left; /* what has not been given to a piece yet */
+	/* what has not been given to a piece yet */
+	struct region left;
 	struct pages *pages;
 	region_fn put;
 	void *ctx;

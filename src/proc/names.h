@@ -27,11 +27,13 @@
 struct names_header {
 	uint64_t magic;
 	uint32_t sequence;
-	uint32_t count; /* entries in use or free again; the rest was never used */
+	/* entries in use or free again; the rest was never used */
+	uint32_t count;
 	uint64_t reserved[6];
 };
 struct names_entry {
-	uint64_t start, bytes; /* bytes 0: free */
+	/* bytes 0: free */
+	uint64_t start, bytes;
 	char name[NAMES_NAME_BYTES];
 };
 _Static_assert(sizeof(struct names_header) == 64 && sizeof(struct names_entry) == 96, "layout");
@@ -43,7 +45,8 @@ _Static_assert(sizeof(struct names_header) == 64 && sizeof(struct names_entry) =
 struct names {
 	struct names_entry *entries;
 	size_t count;
-	size_t dropped; /* entries that broke a rule */
+	/* entries that broke a rule */
+	size_t dropped;
 	/**
 	 * What entry @index makes of @piece, which is a whole mapping or a @part of one: class,
 	 * how, label (may be put into
@@ -51,7 +54,8 @@ struct names {
 	 */
 	void (*describe)(const struct names *names, size_t index, int part, struct region *piece,
 			 char label[LABEL_MAX]);
-	void *ctx; /* for it */
+	/* for it */
+	void *ctx;
 };
 
 /**

@@ -16,13 +16,16 @@
 /** struct numa_row - one mapping. */
 struct numa_row {
 	uint64_t start;
-	char policy[40]; /* "default", "bind:0", "interleave:0-1" */
+	/* "default", "bind:0", "interleave:0-1" */
+	char policy[40];
 	uint64_t node_bytes[NUMA_NODES_MAX];
-	uint64_t other_bytes; /* on nodes of higher numbers */
+	/* on nodes of higher numbers */
+	uint64_t other_bytes;
 };
 
 struct numa {
-	struct numa_row *rows; /* by address */
+	/* by address */
+	struct numa_row *rows;
 	size_t count;
 };
 

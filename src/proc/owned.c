@@ -131,7 +131,8 @@ int owned_sort(struct owned *o)
 
 struct applied {
 	struct names names;
-	const struct owned_span **by; /* of each entry of names */
+	/* of each entry of names */
+	const struct owned_span **by;
 };
 
 static void describe(const struct names *names, size_t index, int part, struct region *piece,

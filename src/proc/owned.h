@@ -22,9 +22,11 @@ enum { OWNED_STACK, OWNED_PART, OWNED_MAPPING };
 
 struct owned_span {
 	uint64_t start, end;
-	const char *label, *owner; /* interned; owner NULL: unknown */
+	/* interned; owner NULL: unknown */
+	const char *label, *owner;
 	uint8_t class, how;
-	uint8_t weak; /* OWNED_STACK ...: what is claimed twice is the firmer one's */
+	/* OWNED_STACK ...: what is claimed twice is the firmer one's */
+	uint8_t weak;
 	/* it reached its mapping's end: where that moves up later, it is this owner's, too */
 	uint8_t grows;
 };
@@ -35,7 +37,8 @@ struct owned {
 	struct owned_span *spans;
 	size_t count, room;
 	struct intern texts;
-	uint64_t read_ns; /* CLOCK_MONOTONIC of the reading; 0: none */
+	/* CLOCK_MONOTONIC of the reading; 0: none */
+	uint64_t read_ns;
 };
 
 void owned_fini(struct owned *owned);

@@ -34,7 +34,8 @@ int proc_peak_rss(pid_t pid, uint64_t *bytes);
  */
 struct proc_gauge {
 	pid_t pid;
-	int statm, stat; /* one more than the descriptor; 0: not open */
+	/* one more than the descriptor; 0: not open */
+	int statm, stat;
 };
 /**
  * proc_gauge_memory() - resident and virtual size. The kernel's counters may lag by a few pages per

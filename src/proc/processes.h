@@ -13,7 +13,8 @@
 
 struct process_row {
 	pid_t pid;
-	uint64_t rss_bytes, peak_bytes; /* peak_bytes: 0 where nobody tells */
+	/* peak_bytes: 0 where nobody tells */
+	uint64_t rss_bytes, peak_bytes;
 	/* of whoever keeps the rows: RSS at the reading that changes are told from */
 	uint64_t before_bytes;
 	char name[120];

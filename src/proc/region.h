@@ -93,25 +93,36 @@ enum region_flag {
 struct region {
 	uint64_t start, end, offset, inode;
 	uint32_t dev_major, dev_minor;
-	uint32_t flags;      /* REGION_FLAG_*; 0 in a quick reading */
-	uint8_t perms;       /* REGION_READ ... */
-	uint8_t class;       /* enum region_class */
-	uint8_t how;         /* enum region_how */
-	uint8_t guessed_rss; /* counted by pagemap, not by smaps */
-	uint8_t key;         /* of protection (pkeys(7)); 0: the one of all */
+	/* REGION_FLAG_*; 0 in a quick reading */
+	uint32_t flags;
+	/* REGION_READ ... */
+	uint8_t perms;
+	/* enum region_class */
+	uint8_t class;
+	/* enum region_how */
+	uint8_t how;
+	/* counted by pagemap, not by smaps */
+	uint8_t guessed_rss;
+	/* of protection (pkeys(7)); 0: the one of all */
+	uint8_t key;
 
-	uint64_t rss_bytes, swap_bytes; /* in every reading */
+	/* in every reading */
+	uint64_t rss_bytes, swap_bytes;
 	/* Only in a full reading; 0 in a quick one. Names as in smaps. */
 	uint64_t pss_bytes, pss_dirty_bytes;
 	uint64_t shared_clean_bytes, shared_dirty_bytes, private_clean_bytes, private_dirty_bytes;
 	uint64_t referenced_bytes, anonymous_bytes, ksm_bytes, lazy_free_bytes;
 	uint64_t anon_huge_bytes, shmem_huge_bytes, file_huge_bytes;
-	uint64_t shared_hugetlb_bytes, private_hugetlb_bytes; /* beside RSS */
+	/* beside RSS */
+	uint64_t shared_hugetlb_bytes, private_hugetlb_bytes;
 	uint64_t swap_pss_bytes, locked_bytes, page_bytes;
 
-	const char *name;  /* the kernel's name, "" where there is none */
-	const char *label; /* what to call it; numbered names collapsed ("TNC-*") */
-	const char *owner; /* module path, allocator, thread, file or function; NULL = unknown */
+	/* the kernel's name, "" where there is none */
+	const char *name;
+	/* what to call it; numbered names collapsed ("TNC-*") */
+	const char *label;
+	/* module path, allocator, thread, file or function; NULL = unknown */
+	const char *owner;
 };
 
 /**

@@ -14,13 +14,15 @@
 
 struct setting {
 	char name[48], value[160];
-	char from[48]; /* "environment", "command line", "glibc, risen by itself" */
+	/* "environment", "command line", "glibc, risen by itself" */
+	char from[48];
 };
 
 struct settings {
 	struct setting rows[SETTINGS_MAX];
 	size_t count;
-	size_t left_out; /* there was no room */
+	/* there was no room */
+	size_t left_out;
 };
 
 /** settings_add() - one more; texts too long are cut. */

@@ -62,7 +62,8 @@ static const struct {
 #define LINE_BYTES 28u
 static const struct {
 	char key[PADDED + 1];
-	uint16_t offset; /* 0xffff: of no use here */
+	/* 0xffff: of no use here */
+	uint16_t offset;
 } plain_lines[] = {
 	{ "Size:           ", 0xffff },
 	{ "KernelPageSize: ", offsetof(struct region, page_bytes) },
@@ -109,9 +110,12 @@ struct parser {
 	void *ctx;
 	struct reading *reading;
 	struct region region;
-	int open;          /* a region waits for the end of its fields */
-	unsigned expected; /* index in fields[] */
-	unsigned plain;    /* index in plain_lines[] */
+	/* a region waits for the end of its fields */
+	int open;
+	/* index in fields[] */
+	unsigned expected;
+	/* index in plain_lines[] */
+	unsigned plain;
 	char name[LINE_MAX_BYTES];
 };
 

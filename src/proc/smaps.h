@@ -35,8 +35,8 @@ struct reading {
 		uint64_t bytes;
 	} unknown[READING_UNKNOWN_MAX];
 	unsigned unknown_count;
-	const char *list,
-		*pages; /* sources: "smaps"; "maps", "PROCMAP_QUERY"; "PAGEMAP_SCAN", "pagemap" */
+	/* sources: "smaps"; "maps", "PROCMAP_QUERY"; "PAGEMAP_SCAN", "pagemap" */
+	const char *list, *pages;
 };
 
 /**
@@ -82,8 +82,10 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
  */
 struct pages {
 	int fd;
-	int scan;   /* PAGEMAP_SCAN (Linux 6.7) works here */
-	int guards; /* it tells guard markers (Linux 6.15) */
+	/* PAGEMAP_SCAN (Linux 6.7) works here */
+	int scan;
+	/* it tells guard markers (Linux 6.15) */
+	int guards;
 	struct turns turns;
 };
 /**
@@ -128,7 +130,8 @@ int pages_count(struct pages *pages, uint64_t start, uint64_t end, uint64_t *rss
  * struct proc_totals - the kernel's own sums, beside which ours are put. -1 (UINT64_MAX): not told.
  */
 struct proc_totals {
-	uint64_t rss_bytes, rss_anon_bytes, rss_file_bytes, rss_shmem_bytes; /* status */
+	/* status */
+	uint64_t rss_bytes, rss_anon_bytes, rss_file_bytes, rss_shmem_bytes;
 	uint64_t virtual_bytes, peak_bytes, swap_bytes, page_table_bytes, hugetlb_bytes,
 		locked_bytes, pinned_bytes;
 	uint64_t threads;

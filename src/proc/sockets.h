@@ -17,7 +17,8 @@ struct proc_socket {
 	uint16_t local_port, remote_port;
 	/* as linux/tcp.h counts them: 1 established, 2 SYN sent, 6 time wait, 10 listening ... */
 	uint8_t state;
-	uint64_t inode; /* 0 = no process has it open (any more, or not yet) */
+	/* 0 = no process has it open (any more, or not yet) */
+	uint64_t inode;
 };
 
 struct proc_sockets {

@@ -17,10 +17,14 @@ struct finder {
 	struct pages *pages;
 	const struct region *region;
 	struct stack_blocks *found;
-	size_t first;   /* of @found: those before it are of other mappings */
-	size_t sorted;  /* up to here by address */
-	uint64_t bytes; /* of the stack that was found last */
-	int asked;      /* for guards */
+	/* of @found: those before it are of other mappings */
+	size_t first;
+	/* up to here by address */
+	size_t sorted;
+	/* of the stack that was found last */
+	uint64_t bytes;
+	/* for guards */
+	int asked;
 	int failed;
 };
 
@@ -74,7 +78,8 @@ static int is_known(const struct finder *f, uint64_t addr)
 
 struct window {
 	uint64_t start;
-	uint32_t there; /* a bit a page */
+	/* a bit a page */
+	uint32_t there;
 };
 
 static int mark(void *ctx, uint64_t start, uint64_t end, unsigned kinds)

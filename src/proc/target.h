@@ -24,9 +24,11 @@ struct target {
 	/* /proc/TID/mem, as of the first reading; 0: not asked for yet, negative errno: refused */
 	int mem;
 	char comm[32];
-	char exe[4096]; /* "" where it may not be read */
+	/* "" where it may not be read */
+	char exe[4096];
 	uint64_t exe_inode;
-	uint64_t exe_device; /* st_dev */
+	/* st_dev */
+	uint64_t exe_device;
 };
 
 /**

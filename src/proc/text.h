@@ -23,14 +23,22 @@ enum regions_sort {
 };
 
 struct regions_text_opt {
-	int width;      /* columns; 0 = 100 */
-	int colour;     /* terminal colours */
-	int ascii;      /* nothing beyond ASCII */
-	int raw;        /* all sizes in bytes */
-	size_t top;     /* mappings to list; 0 = none */
-	int all;        /* every mapping with RSS, swap or huge pages */
-	int all_labels; /* no "... 12 more" */
-	int brief;      /* of several processes: no line of the cgroup */
+	/* columns; 0 = 100 */
+	int width;
+	/* terminal colours */
+	int colour;
+	/* nothing beyond ASCII */
+	int ascii;
+	/* all sizes in bytes */
+	int raw;
+	/* mappings to list; 0 = none */
+	size_t top;
+	/* every mapping with RSS, swap or huge pages */
+	int all;
+	/* no "... 12 more" */
+	int all_labels;
+	/* of several processes: no line of the cgroup */
+	int brief;
 	enum regions_sort sort;
 	/* of each row of classes, bytes of RSS since some time; NULL: not known */
 	const int64_t *growth;

@@ -19,12 +19,17 @@ typedef int (*threads_facts_fn)(pid_t pid, struct thread_fact **facts, size_t *c
 
 struct thread_stack {
 	pid_t tid;
-	pid_t ns_tid; /* as the target sees it, which is what its thread descriptors hold */
+	/* as the target sees it, which is what its thread descriptors hold */
+	pid_t ns_tid;
 	char name[32];
-	uint64_t stack_start, stack_end; /* 0, 0: not found */
-	uint64_t stack_pointer;          /* 0: unknown (the thread was running) */
-	uint64_t rss_bytes;              /* of the stack mapping */
-	uint8_t how;                     /* enum region_how */
+	/* 0, 0: not found */
+	uint64_t stack_start, stack_end;
+	/* 0: unknown (the thread was running) */
+	uint64_t stack_pointer;
+	/* of the stack mapping */
+	uint64_t rss_bytes;
+	/* enum region_how */
+	uint8_t how;
 };
 
 #define THREADS_MAX 65536u
@@ -45,10 +50,12 @@ struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pi
 
 /** struct thread_descriptor - glibc's struct pthread, recognised by its two pointers to itself. */
 struct thread_descriptor {
-	uint64_t addr; /* what fs base is on x86-64 */
-	pid_t tid;     /* 0: the thread has ended, its stack waits in the cache */
-	uint64_t block_start,
-		block_end; /* what its stack has, the guard below included; 0, 0: not understood */
+	/* what fs base is on x86-64 */
+	uint64_t addr;
+	/* 0: the thread has ended, its stack waits in the cache */
+	pid_t tid;
+	/* what its stack has, the guard below included; 0, 0: not understood */
+	uint64_t block_start, block_end;
 };
 /**
  * threads_descriptor() - look for a thread descriptor in the topmost 8 KiB below @end (and not

@@ -31,11 +31,15 @@ enum turns_how {
 /** struct turns - of one thread; private. */
 struct turns {
 	enum turns_how how;
-	pid_t pid;      /* whose memory it is */
-	int may, asked; /* be raised; whether that is known */
+	/* whose memory it is */
+	pid_t pid;
+	/* be raised; whether that is known */
+	int may, asked;
 	int too_long, raised, had_flag;
-	uint64_t since_ns, until_ns;       /* of calls that followed each other without a pause */
-	uint64_t raised_ns, raised_cpu_ns; /* monotonic, and the thread's own */
+	/* of calls that followed each other without a pause */
+	uint64_t since_ns, until_ns;
+	/* monotonic, and the thread's own */
+	uint64_t raised_ns, raised_cpu_ns;
 };
 /** turns_init() - of calls that take the lock of process or thread @pid. */
 void turns_init(struct turns *turns, enum turns_how how, pid_t pid);

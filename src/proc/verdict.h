@@ -12,16 +12,22 @@
 
 /** struct verdict - bytes of RSS; they add up to it. */
 struct verdict {
-	uint64_t live, free_pages, holes, caches, metadata; /* by the allocators' books */
-	uint64_t unread; /* of allocators and runtimes whose books were not read, or do not say */
-	uint64_t files;  /* pages of files: programs, libraries, data */
-	uint64_t data;   /* variables of programs and libraries */
+	/* by the allocators' books */
+	uint64_t live, free_pages, holes, caches, metadata;
+	/* of allocators and runtimes whose books were not read, or do not say */
+	uint64_t unread;
+	/* pages of files: programs, libraries, data */
+	uint64_t files;
+	/* variables of programs and libraries */
+	uint64_t data;
 	uint64_t stacks, shared, named, anonymous, own, rest;
-	uint64_t code; /* of the rest: made at run time */
+	/* of the rest: made at run time */
+	uint64_t code;
 	uint64_t rss;
 	/* "malloc", "jemalloc": who keeps what is free, where it is one; else NULL */
 	const char *by;
-	int read; /* some allocator's books were */
+	/* some allocator's books were */
+	int read;
 };
 
 /** verdict_of() - O(classes). */

@@ -21,7 +21,8 @@ struct counting {
 	uint64_t main_start, main_end, until_ns;
 	struct sums *arenas;
 	struct place {
-		uint64_t heap; /* its address >> HEAP_SHIFT; 0: empty */
+		/* its address >> HEAP_SHIFT; 0: empty */
+		uint64_t heap;
 		uint32_t arena;
 	} * places;
 	uint32_t place_count, arena_count;

@@ -12,9 +12,12 @@
 #include "trace/trace.h"
 
 struct arenas {
-	uint64_t peaks_bytes; /* the sum of each arena's highest live bytes, with headers */
-	uint64_t pair_bytes;  /* the same of two that share all threads between them, by turns */
-	uint64_t peak_bytes;  /* the highest sum of them at one moment */
+	/* the sum of each arena's highest live bytes, with headers */
+	uint64_t peaks_bytes;
+	/* the same of two that share all threads between them, by turns */
+	uint64_t pair_bytes;
+	/* the highest sum of them at one moment */
+	uint64_t peak_bytes;
 	uint32_t count;
 };
 

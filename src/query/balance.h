@@ -15,7 +15,8 @@
 
 /** struct balance - zero-initialised; balance_fini() in any case. */
 struct balance {
-	struct instant instant; /* what it is of */
+	/* what it is of */
+	struct instant instant;
 	struct explain *explain;
 };
 

@@ -18,25 +18,31 @@
 /** struct live_row - a block that lives now. */
 struct live_row {
 	struct block_row row;
-	uint16_t lives, thread; /* @thread: its code */
+	/* @thread: its code */
+	uint16_t lives, thread;
 };
 /**
  * struct thread - who a producer's thread number is, and the realloc that it is in the middle of.
  */
 struct thread {
 	uint32_t tid;
-	uint32_t chain; /* 0: none */
+	/* 0: none */
+	uint32_t chain;
 	uint16_t position;
-	uint16_t code; /* of its tid among the columns */
+	/* of its tid among the columns */
+	uint16_t code;
 };
 
 struct build {
 	struct sink sink;
 	struct blocks *blocks;
 	const struct prof *names;
-	struct chunked live;    /* struct live_row by block number */
-	struct chunked threads; /* struct thread by the producer's number */
-	uint32_t highest;       /* block number, plus one */
+	/* struct live_row by block number */
+	struct chunked live;
+	/* struct thread by the producer's number */
+	struct chunked threads;
+	/* block number, plus one */
+	uint32_t highest;
 	uint64_t allocations;
 	size_t held;
 	struct block_row hold[ROWS_HELD];

@@ -24,14 +24,19 @@ enum block_flag {
 };
 
 struct block_row {
-	uint64_t id; /* number of its allocation, from 1 */
+	/* number of its allocation, from 1 */
+	uint64_t id;
 	uint64_t time_ns, freed_ns;
 	uint64_t addr, bytes;
-	uint32_t stack, free_stack; /* rows of the names; free_stack 0: not recorded */
+	/* rows of the names; free_stack 0: not recorded */
+	uint32_t stack, free_stack;
 	uint32_t tid, free_tid;
-	uint32_t chain;    /* blocks_chain(); 0: it was never part of a realloc */
-	uint16_t flags;    /* enum block_flag */
-	uint16_t position; /* in its chain, from 0; 65535 stands for more, too */
+	/* blocks_chain(); 0: it was never part of a realloc */
+	uint32_t chain;
+	/* enum block_flag */
+	uint16_t flags;
+	/* in its chain, from 0; 65535 stands for more, too */
+	uint16_t position;
 };
 _Static_assert(sizeof(struct block_row) == 64, "struct block_row");
 
@@ -56,7 +61,8 @@ struct block_group {
 
 /** struct block_chain - blocks that reallocs made of each other. */
 struct block_chain {
-	uint64_t first_id, first_time_ns, freed_ns; /* BLOCK_NEVER: its last one was not */
+	/* BLOCK_NEVER: its last one was not */
+	uint64_t first_id, first_time_ns, freed_ns;
 	uint64_t first_bytes, last_bytes;
 	uint64_t length;
 };
@@ -101,12 +107,14 @@ void blocks_descriptors(const struct blocks *blocks, int descriptors[2]);
 
 /** struct block_filter - selection words for rows. */
 struct block_filter {
-	uint64_t from_ns, to_ns, at_ns; /* at_ns UINT64_MAX: any */
+	/* at_ns UINT64_MAX: any */
+	uint64_t from_ns, to_ns, at_ns;
 	int has_at;
 	uint64_t min_size, max_size, lifetime_min_ns, lifetime_max_ns, end_ns;
 	int leaked, has_thread;
 	uint32_t tid;
-	uint8_t *stacks; /* by row of the names; NULL: all. Owned */
+	/* by row of the names; NULL: all. Owned */
+	uint8_t *stacks;
 };
 /**
  * block_filter_init() - what @query means for rows. @names: the whole reading, with names resolved.

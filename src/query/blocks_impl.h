@@ -28,8 +28,8 @@ enum block_column {
 /** struct block_zone - what the rows of one page lie between. */
 struct block_zone {
 	uint64_t least_id, most_id;
-	uint64_t least[BLOCK_COLUMN_THREAD],
-		most[BLOCK_COLUMN_THREAD]; /* lifetimes: of the ended */
+	/* lifetimes: of the ended */
+	uint64_t least[BLOCK_COLUMN_THREAD], most[BLOCK_COLUMN_THREAD];
 	uint32_t unended;
 };
 
@@ -37,12 +37,16 @@ struct blocks {
 	int rows_fd, chains_fd, columns_fd;
 	uint64_t events;
 	uint32_t chains;
-	struct block_chain *chain; /* mapped, chains + 1 of them, once all are known */
-	pthread_mutex_t lock;      /* what follows grows while others look */
+	/* mapped, chains + 1 of them, once all are known */
+	struct block_chain *chain;
+	/* what follows grows while others look */
+	pthread_mutex_t lock;
 	uint64_t rows;
-	struct block_zone *zones; /* by page */
+	/* by page */
+	struct block_zone *zones;
 	size_t zone_cap;
-	uint32_t *tids; /* by the code of a thread; none has 0 */
+	/* by the code of a thread; none has 0 */
+	uint32_t *tids;
 	uint32_t tid_count;
 };
 

@@ -95,10 +95,12 @@ struct block_view {
 	uint32_t count, matched, singles;
 	struct block_zone zone;
 	uint8_t mask[BLOCK_PAGE], unsure[BLOCK_PAGE];
-	int has[BLOCK_COLUMNS + 2]; /* which columns, the ids, the stacks */
+	/* which columns, the ids, the stacks */
+	int has[BLOCK_COLUMNS + 2];
 	int has_rows;
 	struct block_row *rows;
-	unsigned char *bytes; /* BLOCK_PAGE_BYTES */
+	/* BLOCK_PAGE_BYTES */
+	unsigned char *bytes;
 };
 
 /** part() - bytes [at, at + len) of the page's columns, read once. */
@@ -195,7 +197,8 @@ struct bound {
 struct selection {
 	const struct block_filter *filter;
 	struct bound bound[BLOCK_COLUMN_THREAD];
-	uint8_t *threads; /* by code, where one is asked for; NULL */
+	/* by code, where one is asked for; NULL */
+	uint8_t *threads;
 	uint32_t thread_count;
 };
 

@@ -28,7 +28,8 @@ struct contents {
 	uint64_t kinds[EVENT_KIND_MAX];
 	uint64_t defs[DEF_RULE + 1];
 	uint64_t lost[LOSS_REASON_MAX], lost_bytes;
-	uint64_t runtime_ns; /* as the process says, else the last event's */
+	/* as the process says, else the last event's */
+	uint64_t runtime_ns;
 	struct {
 		int known, ended, complete, exit_status;
 		uint32_t pid, modules_nameless;

@@ -22,7 +22,8 @@ struct head {
 	char *path;
 	uint64_t family, start_realtime_ns, start_monotonic_ns;
 	uint32_t pid, parent_pid;
-	uint32_t parent; /* among the heads; FAMILY_NOBODY */
+	/* among the heads; FAMILY_NOBODY */
+	uint32_t parent;
 	int known, taken;
 	struct stat st;
 };

@@ -71,15 +71,18 @@ void bits_fini(struct bits *bits)
 /** struct fate_block - a live block that may yet be selected. */
 struct fate_block {
 	uint64_t time_ns;
-	uint64_t number; /* of the allocation, from 1; 0 = not live or not wanted */
+	/* of the allocation, from 1; 0 = not live or not wanted */
+	uint64_t number;
 };
 
 struct fate {
 	struct sink sink;
 	const struct plan *plan;
 	struct bits *bits;
-	struct chunked blocks; /* struct fate_block by block number */
-	uint32_t highest;      /* block number seen, plus one */
+	/* struct fate_block by block number */
+	struct chunked blocks;
+	/* block number seen, plus one */
+	uint32_t highest;
 	uint64_t allocations, events;
 };
 

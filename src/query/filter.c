@@ -12,9 +12,12 @@ struct filter {
 	const struct plan *plan;
 	const struct bits *bits;
 	struct sink *to;
-	struct chunked taken; /* uint8_t by block number: its allocation was handed on */
-	struct chunked since; /* uint64_t by block number: when, + 1; for what is live then */
-	uint32_t highest;     /* block number in @since, plus one */
+	/* uint8_t by block number: its allocation was handed on */
+	struct chunked taken;
+	/* uint64_t by block number: when, + 1; for what is live then */
+	struct chunked since;
+	/* block number in @since, plus one */
+	uint32_t highest;
 	uint64_t allocations, events;
 	struct outcome outcome;
 	size_t held;

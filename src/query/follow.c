@@ -18,23 +18,32 @@
 
 struct follow {
 	/* of whoever's turn it is: the thread's, while nobody holds */
-	struct sink sink;         /* in front of @prof and @grow */
-	struct slices_grow *grow; /* NULL: no index */
+
+	/* in front of @prof and @grow */
+	struct sink sink;
+	/* NULL: no index */
+	struct slices_grow *grow;
 	struct trace_follow *trace;
 	struct prof *prof;
-	struct sym *sym; /* NULL: no names */
-	uint32_t named;  /* frame rows that were asked for */
+	/* NULL: no names */
+	struct sym *sym;
+	/* frame rows that were asked for */
+	uint32_t named;
 	uint64_t interval_ns, taken_ns;
-	int fresh;  /* there is something that the newest snap does not have */
-	int came;   /* it is more than names */
-	int behind; /* the file has more than was read at the last look */
+	/* there is something that the newest snap does not have */
+	int fresh;
+	/* it is more than names */
+	int came;
+	/* the file has more than was read at the last look */
+	int behind;
 
 	struct snap_place *place;
 	pthread_t thread;
 	int running;
 	pthread_mutex_t lock;
 	pthread_cond_t wake, turned;
-	uint64_t next_turn, turn; /* under the lock, as what follows: tickets */
+	/* under the lock, as what follows: tickets */
+	uint64_t next_turn, turn;
 	int stop;
 	struct follow_state state;
 };

@@ -32,8 +32,10 @@ struct follow;
 struct follow_opt {
 	/* between two snaps at least; 0: a second. A large reading has fewer: 5 % of a processor */
 	uint64_t interval_ns;
-	int no_names; /* frames stay addresses */
-	int index;    /* make an index of slices besides, for follow_hold() */
+	/* frames stay addresses */
+	int no_names;
+	/* make an index of slices besides, for follow_hold() */
+	int index;
 };
 
 /**
@@ -52,23 +54,29 @@ struct snap *follow_snap(struct follow *follow);
 struct snap *follow_wait(struct follow *follow, uint64_t after, uint64_t timeout_ns);
 
 struct follow_state {
-	uint64_t file_bytes, read_bytes; /* the newest snap may lag behind a little */
+	/* the newest snap may lag behind a little */
+	uint64_t file_bytes, read_bytes;
 	uint64_t damaged_blocks;
-	uint64_t freeze_ns; /* what the last snap took */
+	/* what the last snap took */
+	uint64_t freeze_ns;
 	/* 1: the recording has ended, or following it failed; the newest snap is the last */
 	int over;
-	struct err err; /* code not 0: why it failed */
+	/* code not 0: why it failed */
+	struct err err;
 };
 /** follow_state() - any thread. */
 void follow_state(struct follow *follow, struct follow_state *state);
 /** struct follow_held - a reading and the index of the very same events. */
 struct follow_held {
-	struct snap *snap;           /* the caller's reference */
-	const struct slices *slices; /* lent, as @source is: for slices_read() */
+	/* the caller's reference */
+	struct snap *snap;
+	/* lent, as @source is: for slices_read() */
+	const struct slices *slices;
 	struct query_source source;
 	/* lent: the producer's numbers, which @snap does not know, to rows that it does */
 	const struct prof *prof;
-	int named; /* every frame of @snap has been given the name that it can have */
+	/* every frame of @snap has been given the name that it can have */
+	int named;
 };
 /**
  * follow_hold() - with opt.index: stop reading on for a moment, until follow_go_on(). Any thread;

@@ -19,8 +19,10 @@ int scratch_open(struct err *err);
  */
 struct bits {
 	uint64_t *words;
-	uint64_t capacity; /* in bits */
-	int fd;            /* 0 = not open */
+	/* in bits */
+	uint64_t capacity;
+	/* 0 = not open */
+	int fd;
 };
 /** bits_grow() - make bits up to @bit addressable, cleared; 0 or negative errno with @err. */
 int bits_grow(struct bits *bits, uint64_t bit, struct err *err);
@@ -36,20 +38,28 @@ void bits_fini(struct bits *bits);
 
 /** struct plan - a query with its moments as numbers and its regex as a set of stacks. */
 struct plan {
-	uint64_t from_ns, to_ns; /* to_ns UINT64_MAX = no end */
+	/* to_ns UINT64_MAX = no end */
+	uint64_t from_ns, to_ns;
 	uint64_t min_size, max_size;
 	uint64_t lifetime_min_ns, lifetime_max_ns;
-	uint64_t end_ns; /* of the recording: a block never freed lives so long */
+	/* of the recording: a block never freed lives so long */
+	uint64_t end_ns;
 	int has_at, at_by_event;
-	uint64_t at_ns, at_event; /* the last one that counts */
-	uint32_t thread;          /* tid, where there is @mine */
+	/* the last one that counts */
+	uint64_t at_ns, at_event;
+	/* tid, where there is @mine */
+	uint32_t thread;
 	/* uint8_t by the producer's thread number: it is that one; NULL = all are */
 	struct chunked *mine;
 	int leaked;
-	int needs_fate;           /* the end of a block decides */
-	int to_the_end;           /* what comes behind the asked moment is wanted all the same */
-	const struct prof *names; /* with a regex: its rows are what @stacks says yes or no to */
-	uint8_t *stacks;          /* by row of @names; NULL = all */
+	/* the end of a block decides */
+	int needs_fate;
+	/* what comes behind the asked moment is wanted all the same */
+	int to_the_end;
+	/* with a regex: its rows are what @stacks says yes or no to */
+	const struct prof *names;
+	/* by row of @names; NULL = all */
+	uint8_t *stacks;
 };
 
 /** plan_is_mine() - was it made by the thread that was asked for? */
@@ -144,8 +154,8 @@ int fate_run(const struct query_source *source, const struct plan *plan, struct 
 	     struct err *err);
 /** struct outcome - what a pass learnt beside the events that it handed on. */
 struct outcome {
-	uint64_t missed_allocations,
-		missed_bytes; /* known by their sums only; the selection may lack them */
+	/* known by their sums only; the selection may lack them */
+	uint64_t missed_allocations, missed_bytes;
 	/* with `at` and without fates: when the last of the bytes that live then were asked for */
 	uint64_t last_ns;
 };

@@ -17,11 +17,15 @@
 enum limit_what { LIMIT_PEAK, LIMIT_LEAKED, LIMIT_ALLOCATIONS, LIMIT_TEMPORARY, LIMIT_RSS };
 
 struct limit {
-	const char *text; /* as typed; lent */
+	/* as typed; lent */
+	const char *text;
 	enum limit_what what;
-	int or_equal;  /* ">=" */
-	int percent;   /* of all allocations: temporary>30% */
-	uint64_t most; /* bytes, a number, or millionths of all */
+	/* ">=" */
+	int or_equal;
+	/* of all allocations: temporary>30% */
+	int percent;
+	/* bytes, a number, or millionths of all */
+	uint64_t most;
 };
 
 struct limits {
@@ -49,7 +53,8 @@ size_t limits_check(const struct limits *limits, const struct prof_totals *total
 /** struct growth_limits - growth by more than so many bytes (or calls), or parts of a hundred. */
 struct growth_limits {
 	struct growth_limit {
-		const char *text; /* as typed; lent */
+		/* as typed; lent */
+		const char *text;
 		int percent;
 		double share;
 		uint64_t amount;

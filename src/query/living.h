@@ -14,7 +14,8 @@
 struct living {
 	struct sink sink;
 	struct prof *names;
-	struct sheet_map *maps; /* by address */
+	/* by address */
+	struct sheet_map *maps;
 	size_t map_count, map_room;
 	uint64_t brk;
 	uint64_t lost_events, lost_bytes, lost_frees, filtered;

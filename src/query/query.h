@@ -30,8 +30,10 @@ struct query_time {
 		QUERY_TIME_CLOCK_NS
 	} kind;
 	uint64_t value;
-	uint64_t span_ns; /* of a clock time: a minute or a second where nothing finer was given */
-	char text[40];    /* as it was typed, for messages; cut where it is longer */
+	/* of a clock time: a minute or a second where nothing finer was given */
+	uint64_t span_ns;
+	/* as it was typed, for messages; cut where it is longer */
+	char text[40];
 };
 /** query_time_parse() - -EINVAL with a message and a hint naming the accepted forms. */
 int query_time_parse(const char *text, struct query_time *time, struct err *err);
@@ -79,16 +81,21 @@ uint8_t *query_mask(const struct prof *names, const char *regex, int source, str
  */
 struct query {
 	struct query_time at, from, to;
-	int times_inside; /* 1: a time outside of the recording is an error, not its start or end */
-	const char *function_regex; /* POSIX extended, any frame, demangled */
+	/* 1: a time outside of the recording is an error, not its start or end */
+	int times_inside;
+	/* POSIX extended, any frame, demangled */
+	const char *function_regex;
 	uint64_t min_size, max_size;
 	int has_max_size;
 	int has_lifetime_min, has_lifetime_max;
 	uint64_t lifetime_min_ns, lifetime_max_ns;
-	int leaked;         /* only blocks never freed */
-	const char *module; /* only stacks with a frame in it: its base name */
+	/* only blocks never freed */
+	int leaked;
+	/* only stacks with a frame in it: its base name */
+	const char *module;
 	int has_thread;
-	uint32_t thread; /* tid: only what it allocated */
+	/* tid: only what it allocated */
+	uint32_t thread;
 };
 
 /** query_is_empty() - 1 if @query (NULL too) selects everything. */

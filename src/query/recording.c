@@ -18,9 +18,12 @@ struct recording {
 	char *path;
 	struct trace_reader *reader;
 	struct recording_ears ears;
-	const char *doing;      /* what the ears hear of */
-	int no_summary;         /* what it says is of events that cannot be read */
-	uint64_t checked_bytes; /* so long was the file when its blocks were checked last */
+	/* what the ears hear of */
+	const char *doing;
+	/* what it says is of events that cannot be read */
+	int no_summary;
+	/* so long was the file when its blocks were checked last */
+	uint64_t checked_bytes;
 	char warning[512];
 };
 

@@ -31,7 +31,8 @@ struct recording_ears {
 	 * Something was not to be had, and the reading goes on without it: a message and a hint.
 	 */
 	void (*notice)(void *ctx, const struct err *notice);
-	int across_builds; /* builds are compared: that one of them is no longer there is no news */
+	/* builds are compared: that one of them is no longer there is no news */
+	int across_builds;
 };
 
 /**

@@ -9,8 +9,10 @@
 
 struct resident {
 	struct trace_pages *pages;
-	struct sym *sym; /* NULL: nothing was to be looked for yet */
-	atomic_int refs; /* each reading has one: names live here */
+	/* NULL: nothing was to be looked for yet */
+	struct sym *sym;
+	/* each reading has one: names live here */
+	atomic_int refs;
 };
 
 /* What a reading holds: the names, and what its frames and stacks live in. */

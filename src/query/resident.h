@@ -50,7 +50,8 @@ struct page_shot *resident_nearest(const char *path, uint64_t time_ns, struct er
 /** struct paged - zero-initialised: none. */
 struct paged {
 	struct resident *resident;
-	struct page_shot *shot; /* NULL: the recording has none */
+	/* NULL: the recording has none */
+	struct page_shot *shot;
 };
 
 /**

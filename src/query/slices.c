@@ -123,8 +123,10 @@ static int ahead(const struct slices *s, struct slices_replays *replays,
 struct sums {
 	struct slices_answer *to;
 	uint64_t lo, hi;
-	int sums;                /* struct slices_ask */
-	int64_t *blocks, *bytes; /* by stack number: live, or at the peak */
+	/* struct slices_ask */
+	int sums;
+	/* by stack number: live, or at the peak */
+	int64_t *blocks, *bytes;
 };
 
 static int counts(const struct sums *t, uint64_t seq)

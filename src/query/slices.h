@@ -50,17 +50,24 @@ uint64_t slices_events(const struct slices *slices);
  * events up to @at_ns, or both.
  */
 struct slices_ask {
-	uint64_t from_ns, to_ns; /* 0, UINT64_MAX: no bound */
+	/* 0, UINT64_MAX: no bound */
+	uint64_t from_ns, to_ns;
 	int has_at;
-	uint64_t at_ns; /* UINT64_MAX: the end */
-	int sums;       /* of a range: no peak is asked for, nor what was temporary */
+	/* UINT64_MAX: the end */
+	uint64_t at_ns;
+	/* of a range: no peak is asked for, nor what was temporary */
+	int sums;
 };
 /** struct slices_answer - @costs and @account_of are the caller's. */
 struct slices_answer {
-	struct cost *costs;         /* by account, zeroed */
-	const uint32_t *account_of; /* by the producer's stack number: 1 + its account; 0: none */
-	uint32_t stack_count;       /* of @account_of */
-	uint64_t peak_time_ns;      /* of the selection; with has_at not told */
+	/* by account, zeroed */
+	struct cost *costs;
+	/* by the producer's stack number: 1 + its account; 0: none */
+	const uint32_t *account_of;
+	/* of @account_of */
+	uint32_t stack_count;
+	/* of the selection; with has_at not told */
+	uint64_t peak_time_ns;
 };
 /**
  * slices_read() - what query_run() would count for the same words; with has_at everything is what

@@ -25,14 +25,19 @@ struct place {
 struct build {
 	struct sink sink;
 	struct slices *s;
-	uint64_t seq, least; /* events so far; of a slice at least */
+	/* events so far; of a slice at least */
+	uint64_t seq, least;
 	uint64_t new_bytes, live_bytes;
-	struct place *live; /* by slot */
+	/* by slot */
+	struct place *live;
 	uint32_t live_cap;
-	struct freed *held; /* of this slice */
+	/* of this slice */
+	struct freed *held;
 	size_t held_count, held_cap;
-	struct made *sum;  /* by stack number */
-	uint32_t *touched; /* as many */
+	/* by stack number */
+	struct made *sum;
+	/* as many */
+	uint32_t *touched;
 	uint32_t sum_cap, touched_count;
 	size_t slice_cap;
 	int failed;
@@ -456,8 +461,10 @@ int slices_build(const struct query_source *source, uint64_t events, struct slic
 /* ---- of a recording that grows --------------------------------------------------------------- */
 
 struct slices_grow {
-	struct build b;       /* first: its sink is the outer one's */
-	struct slices before; /* while it is ended: the lengths from which it goes on */
+	/* first: its sink is the outer one's */
+	struct build b;
+	/* while it is ended: the lengths from which it goes on */
+	struct slices before;
 };
 
 static int grow_put(struct sink *sink, const struct event *events, size_t count, struct err *err)

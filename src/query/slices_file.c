@@ -21,8 +21,8 @@
 #define MAGIC 0x35736563696c7362ull /* "bslices5" */
 
 struct head {
-	uint64_t magic, identity,
-		sum; /* sum: of all but the rows of blocks, whose chunks have their own */
+	/* sum: of all but the rows of blocks, whose chunks have their own */
+	uint64_t magic, identity, sum;
 	uint64_t count, freed_count, chunk_count, kept_count, brief_count, made_count, crest_count;
 	uint32_t stack_count, slot_count;
 };

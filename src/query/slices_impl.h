@@ -9,15 +9,18 @@
 
 /** struct slice - events from number @first on, up to the next one's. */
 struct slice {
-	uint64_t at, first, time_ns; /* the key block that it begins with: struct query_key */
+	/* the key block that it begins with: struct query_key */
+	uint64_t at, first, time_ns;
 	/*
 	 * the most that blocks allocated in it held at once, at most: frees of earlier ones aside
 	 */
 	uint64_t most_new;
-	uint64_t new_at_end; /* what they hold at its end */
-	uint64_t most_live;  /* the most that all blocks held within it */
-	uint64_t freed_begin, chunk_begin, made_begin,
-		crest_begin; /* rows of struct slices; they end where the next one's begin */
+	/* what they hold at its end */
+	uint64_t new_at_end;
+	/* the most that all blocks held within it */
+	uint64_t most_live;
+	/* rows of struct slices; they end where the next one's begin */
+	uint64_t freed_begin, chunk_begin, made_begin, crest_begin;
 };
 /** struct crest - of CREST_EVENTS of a slice's events: most_new and most_live within them. */
 struct crest {
@@ -29,7 +32,8 @@ struct crest {
  * themselves.
  */
 struct freed {
-	uint64_t bytes, seq; /* seq: the number of the event that allocated it */
+	/* seq: the number of the event that allocated it */
+	uint64_t bytes, seq;
 	uint32_t stack, slot;
 };
 #define FREED_VALUE_MAX ((1ull << 48) - 1) /* of bytes and seq */
@@ -50,26 +54,32 @@ struct freed_chunk {
  * BRIEF_EVENTS and more apart in one.
  */
 struct brief {
-	uint64_t seq, freed;   /* the numbers of both events */
-	uint32_t stack, slice; /* that it was freed in */
+	/* the numbers of both events */
+	uint64_t seq, freed;
+	/* that it was freed in */
+	uint32_t stack, slice;
 };
 #define BRIEF_EVENTS 32768u
 /** struct made - what one stack asked for within a slice. */
 struct made {
 	uint64_t bytes;
 	uint32_t stack, blocks;
-	uint32_t temporary; /* of those that were freed within it, too */
+	/* of those that were freed within it, too */
+	uint32_t temporary;
 	uint32_t reserved;
 };
 
 struct slices {
-	struct slice *slices; /* count + 1: the last one is the end of all */
+	/* count + 1: the last one is the end of all */
+	struct slice *slices;
 	size_t count;
-	int rows_fd; /* struct freed_row from @rows_at on: by slice, in it by seq */
+	/* struct freed_row from @rows_at on: by slice, in it by seq */
+	int rows_fd;
 	uint64_t rows_at, freed_count;
 	struct freed_chunk *chunks;
 	size_t chunk_count, chunk_cap;
-	struct freed *kept; /* never freed */
+	/* never freed */
+	struct freed *kept;
 	size_t kept_count;
 	struct brief *brief;
 	size_t brief_count, brief_cap;
@@ -80,9 +90,11 @@ struct slices {
 	/* by slices_moved(): bytes of the blocks of one slice that are freed in another one */
 	uint64_t *moved;
 	size_t moved_cap;
-	uint32_t stack_count; /* numbers are below */
+	/* numbers are below */
+	uint32_t stack_count;
 	uint32_t slot_count;
-	struct slices_kept *kept_steps; /* of slices that were replayed; under a lock of its own */
+	/* of slices that were replayed; under a lock of its own */
+	struct slices_kept *kept_steps;
 };
 
 /**
@@ -133,7 +145,8 @@ struct replayed;
  */
 struct slices_replays {
 	const struct query_source *source;
-	uint64_t more; /* so many events behind the times are needed, too */
+	/* so many events behind the times are needed, too */
+	uint64_t more;
 	struct replayed *held[SLICES_HELD];
 	unsigned next;
 };
@@ -153,13 +166,17 @@ int slices_ahead(const struct slices *s, struct slices_replays *replays,
 
 /** struct slices_walk - what is done with each event of a slice about a block. */
 struct slices_walk {
-	uint64_t until_ns;  /* ends before the first event of that time or later */
-	uint64_t until_seq; /* or before that event */
-	uint64_t more;      /* that is replayed, and kept, behind the first event of that time */
+	/* ends before the first event of that time or later */
+	uint64_t until_ns;
+	/* or before that event */
+	uint64_t until_seq;
+	/* that is replayed, and kept, behind the first event of that time */
+	uint64_t more;
 	/* NULL: they are only counted. @seq: of the block's allocation, @ev is number @now. */
 	void (*each)(void *ctx, const struct event *ev, uint64_t seq, uint64_t now);
 	void *ctx;
-	uint64_t seq; /* told: the event that it ended before */
+	/* told: the event that it ended before */
+	uint64_t seq;
 };
 /** slices_walk() - slice @number from its beginning. 0 or negative errno. */
 int slices_walk(const struct slices *s, struct slices_replays *replays, size_t number,

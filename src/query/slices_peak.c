@@ -11,8 +11,10 @@
 
 /** struct level - how much of the range lives, event by event, within one slice. */
 struct level {
-	uint64_t lo, hi;                       /* of the range, as numbers of events */
-	uint64_t now, most, most_seq, most_ns; /* most_seq: number of the event that reached it */
+	/* of the range, as numbers of events */
+	uint64_t lo, hi;
+	/* most_seq: number of the event that reached it */
+	uint64_t now, most, most_seq, most_ns;
 };
 
 static void level_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
@@ -49,7 +51,8 @@ static void levels_fini(struct levels *l)
 /** struct edge - the blocks of a slice that is in the range in part, by when they are freed. */
 struct edge {
 	struct levels *levels;
-	uint64_t lo, hi; /* of the range, as numbers of events */
+	/* of the range, as numbers of events */
+	uint64_t lo, hi;
 	size_t made, freed;
 };
 
@@ -118,11 +121,15 @@ struct search {
 	uint64_t lo, hi;
 	size_t from, count;
 	struct levels levels;
+	/* by slice */
 	struct promise {
-		uint64_t most;       /* no event that was not looked at reaches more */
-		uint64_t begin, end; /* of the stretch that may */
-		uint64_t looked;     /* at all events before that one */
-	} * promises;                /* by slice */
+		/* no event that was not looked at reaches more */
+		uint64_t most;
+		/* of the stretch that may */
+		uint64_t begin, end;
+		/* at all events before that one */
+		uint64_t looked;
+	} * promises;
 	uint64_t best, best_seq, best_ns;
 };
 

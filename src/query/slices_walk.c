@@ -21,7 +21,8 @@
 
 /** struct step - an event of a slice that was replayed: what a block's question needs of it. */
 struct step {
-	uint64_t what; /* bytes << STEP_BYTES_SHIFT | STEP_TEMPORARY | its kind */
+	/* bytes << STEP_BYTES_SHIFT | STEP_TEMPORARY | its kind */
+	uint64_t what;
 	uint32_t stack;
 	/*
 	 * of a free: so many events since the allocation; 0: before the slice, the next one in old
@@ -37,8 +38,10 @@ struct tick {
  * changes who holds it.
  */
 struct replayed {
-	struct replayed *next; /* all that are kept, used last first */
-	unsigned refs;         /* under the lock */
+	/* all that are kept, used last first */
+	struct replayed *next;
+	/* under the lock */
+	unsigned refs;
 	size_t number;
 	uint64_t until_ns;
 	struct step *steps;
@@ -168,8 +171,10 @@ struct run {
 	const struct slices *s;
 	struct slices_walk *w;
 	uint64_t first;
-	uint64_t *allocated;   /* by slot: seq of the allocation of what lives in it */
-	struct replayed *into; /* they are kept; or NULL */
+	/* by slot: seq of the allocation of what lives in it */
+	uint64_t *allocated;
+	/* they are kept; or NULL */
+	struct replayed *into;
 };
 
 static int run_define(struct sink *sink, const struct def *def, struct err *err)

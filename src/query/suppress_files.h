@@ -12,9 +12,11 @@
 
 /** struct suppress_files - what was asked for; zero-initialised: the built-in rules. */
 struct suppress_files {
-	const char *files[SUPPRESS_FILES_MAX]; /* lent */
+	/* lent */
+	const char *files[SUPPRESS_FILES_MAX];
 	size_t count;
-	int off; /* not the built-in ones */
+	/* not the built-in ones */
+	int off;
 };
 /** suppress_files_check() - can the files be read, and understood? Before anything is started. */
 int suppress_files_check(const struct suppress_files *given, struct err *err);

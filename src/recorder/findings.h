@@ -8,10 +8,13 @@
 /** struct findings_opt - what was asked for, and who hears; both functions are given. */
 struct findings_opt {
 	void (*say)(const char *text);
-	void (*hint)(const char *text); /* to the line before */
+	/* to the line before */
+	void (*hint)(const char *text);
 	int is_quiet;
-	int is_json;      /* the report will not say what is missing */
-	int is_explained; /* `explain` is what it was recorded for */
+	/* the report will not say what is missing */
+	int is_json;
+	/* `explain` is what it was recorded for */
+	int is_explained;
 	int follow_children, pages;
 };
 

@@ -11,11 +11,14 @@
 
 /** struct launch - what will be executed; release with launch_fini(). */
 struct launch {
-	char *path;  /* file that is executed */
-	char **argv; /* as the program will see it */
+	/* file that is executed */
+	char *path;
+	/* as the program will see it */
+	char **argv;
 	char *library;
 	char **env;
-	int exit_status; /* where launch_*() failed: what byteledger exits with */
+	/* where launch_*() failed: what byteledger exits with */
+	int exit_status;
 };
 
 /**
@@ -46,8 +49,10 @@ int launch_library(struct launch *launch, struct err *err);
 /** struct launch_env - variables for the library; NULL or 0: not set. */
 struct launch_env {
 	int shm_fd;
-	int follow_children; /* then what stands below, too */
-	const char *next;    /* value of WIRE_ENV_NEXT, without @follow_children; NULL: none */
+	/* then what stands below, too */
+	int follow_children;
+	/* value of WIRE_ENV_NEXT, without @follow_children; NULL: none */
+	const char *next;
 	const char *output, *on_full;
 	uint64_t family;
 	uint64_t budget_bytes;

@@ -27,18 +27,23 @@ struct module {
 
 struct frame {
 	uint64_t offset;
-	uint32_t id, count; /* count: of @symbols, 0 = nothing is known */
+	/* count: of @symbols, 0 = nothing is known */
+	uint32_t id, count;
 	const struct module *module;
-	const struct symbol *symbols; /* the symboliser's */
+	/* the symboliser's */
+	const struct symbol *symbols;
 };
 
 struct record_names {
-	struct sink sink; /* first */
-	struct sym *sym;  /* the batch's, while one is under way */
+	/* first */
+	struct sink sink;
+	/* the batch's, while one is under way */
+	struct sym *sym;
 	struct module **modules;
 	uint32_t module_room;
 	struct frame *frames;
-	size_t count, room, looked_up; /* looked_up: of @count, or in the batch */
+	/* looked_up: of @count, or in the batch */
+	size_t count, room, looked_up;
 	struct frame *batch;
 	size_t batch_first, batch_count;
 	pthread_t thread;

@@ -13,10 +13,14 @@
  * looked at yet.
  */
 struct record_pace {
-	int eager;               /* of who asked for nothing but snapshots: a tenth of a CPU each */
-	uint64_t shot_next_ns;   /* no snapshot before that */
-	uint64_t pages_next_ns;  /* pages by stack are read again then */
-	uint64_t pages_pause_ns; /* and not before that, whatever grows or is taken beside */
+	/* of who asked for nothing but snapshots: a tenth of a CPU each */
+	int eager;
+	/* no snapshot before that */
+	uint64_t shot_next_ns;
+	/* pages by stack are read again then */
+	uint64_t pages_next_ns;
+	/* and not before that, whatever grows or is taken beside */
+	uint64_t pages_pause_ns;
 };
 
 /** record_pace_shot() - 1: a snapshot may be begun at @now. */

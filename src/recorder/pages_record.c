@@ -17,7 +17,8 @@
 
 struct one {
 	pid_t pid;
-	int stopped; /* its disk is full: said once */
+	/* its disk is full: said once */
+	int stopped;
 	struct trace_writer *writer;
 	struct prof *prof;
 	struct sink_tee tee;

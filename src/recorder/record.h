@@ -33,10 +33,14 @@
 struct record_heart {
 	struct source_heap *heap;
 	pthread_t thread;
-	int ends;   /* eventfd; -1: there is none, and the end is seen when the pause is over */
-	sem_t stop; /* posted: the end need not wait for the next beat */
-	int sleep;  /* asked for by the loop */
-	int asleep; /* from then on, until it beats again, of which @ends tells */
+	/* eventfd; -1: there is none, and the end is seen when the pause is over */
+	int ends;
+	/* posted: the end need not wait for the next beat */
+	sem_t stop;
+	/* asked for by the loop */
+	int sleep;
+	/* from then on, until it beats again, of which @ends tells */
+	int asleep;
 	int running;
 };
 
@@ -54,34 +58,48 @@ void record_heart_stop(struct record_heart *heart);
 
 /* What the environment asks of the recording. */
 struct record_settings {
-	struct cull_opt cull;               /* lifetime_ns 0: nothing is left out */
-	uint64_t min_free_bytes, max_bytes; /* 0: no limit */
-	uint32_t keep_files;                /* 0: all */
+	/* lifetime_ns 0: nothing is left out */
+	struct cull_opt cull;
+	/* 0: no limit */
+	uint64_t min_free_bytes, max_bytes;
+	/* 0: all */
+	uint32_t keep_files;
 	int store_symbols;
-	const char *include;   /* pattern of files; NULL: none. Lent */
-	int64_t owner;         /* user id; -1: ours */
-	uint64_t sample_bytes; /* one stack for so many; 0: every allocation has one */
-	int sample_bad;        /* what was asked for is no such number */
-	const char *bad;       /* a limit that makes no sense: its name; NULL: none */
-	const char *filter;    /* whose allocations are recorded; NULL or "": all. Lent */
+	/* pattern of files; NULL: none. Lent */
+	const char *include;
+	/* user id; -1: ours */
+	int64_t owner;
+	/* one stack for so many; 0: every allocation has one */
+	uint64_t sample_bytes;
+	/* what was asked for is no such number */
+	int sample_bad;
+	/* a limit that makes no sense: its name; NULL: none */
+	const char *bad;
+	/* whose allocations are recorded; NULL or "": all. Lent */
+	const char *filter;
 	/* of CLOCK_MONOTONIC: the recording is over then; 0: when the program ends */
 	uint64_t until_ns;
-	uint64_t family; /* of what is recorded together; 0: for itself alone */
+	/* of what is recorded together; 0: for itself alone */
+	uint64_t family;
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
 struct record_offer {
 	int fd;
-	uint64_t bytes, ns; /* ns: when it was made */
+	/* ns: when it was made */
+	uint64_t bytes, ns;
 };
 #define RECORD_OFFERS 256
 #define RECORD_CHILDREN 64
 
 /* Snapshots of where the memory is (shots.c). */
 struct record_shots {
-	int wanted;              /* `run` */
-	uint64_t every_ns;       /* 0: at new peaks and in the end only */
-	struct record_pace pace; /* eager: `explain -- PROGRAM` */
+	/* `run` */
+	int wanted;
+	/* 0: at new peaks and in the end only */
+	uint64_t every_ns;
+	/* eager: `explain -- PROGRAM` */
+	struct record_pace pace;
 	pthread_t thread;
 	int running, done, is_last, was_last;
 	pid_t pid;
@@ -89,15 +107,19 @@ struct record_shots {
 	unsigned count;
 	struct snapshot *taken;
 	uint64_t pages_cost_ns, pages_rss_bytes;
-	uint64_t stir, stir_rss_bytes; /* as pages were read last, see proc_gauge_stir() */
-	int with_shot, with_pages;     /* what is under way */
+	/* as pages were read last, see proc_gauge_stir() */
+	uint64_t stir, stir_rss_bytes;
+	/* what is under way */
+	int with_shot, with_pages;
 };
 
 #define RECORD_PAGES_AFTER 64
 /* Resident pages by call stack, beside (pages.c). */
 struct record_pages {
-	struct pageown *own; /* NULL: not wanted, or not permitted */
-	struct err why;      /* code 0: it is permitted */
+	/* NULL: not wanted, or not permitted */
+	struct pageown *own;
+	/* code 0: it is permitted */
+	struct err why;
 	struct page_shot *taken;
 	unsigned count;
 	/*
@@ -107,55 +129,85 @@ struct record_pages {
 	struct page_shot *after[RECORD_PAGES_AFTER];
 	size_t after_count;
 	uint64_t after_every_ns, after_next_ns, after_began_ns;
-	int children;                        /* they are followed */
-	uint64_t look_next_ns, look_wait_ns; /* how large they are */
-	uint64_t children_bytes,
-		children_read_bytes; /* as of the last look, and when they were read last */
-	uint32_t child_files;        /* of them, that got readings */
-	int asks;        /* who records what an exec put there asks here, before it ends */
-	char *asks_path; /* NULL: nobody can */
+	/* they are followed */
+	int children;
+	/* how large they are */
+	uint64_t look_next_ns, look_wait_ns;
+	/* as of the last look, and when they were read last */
+	uint64_t children_bytes, children_read_bytes;
+	/* of them, that got readings */
+	uint32_t child_files;
+	/* who records what an exec put there asks here, before it ends */
+	int asks;
+	/* NULL: nobody can */
+	char *asks_path;
 };
 
 struct record_names;
 
 struct record {
-	struct record_names *names; /* NULL: none are kept with the recording */
+	/* NULL: none are kept with the recording */
+	struct record_names *names;
 	struct record_shots shots;
 	struct record_pages pages;
 	struct recorder_ears ears;
-	struct source_heap *heap;       /* NULL before record_open() and behind record_finish() */
-	struct source_heap_state state; /* as it left them */
+	/* NULL before record_open() and behind record_finish() */
+	struct source_heap *heap;
+	/* as it left them */
+	struct source_heap_state state;
 	struct source_heap_stats stats;
-	pthread_t release; /* the thread that lets go of it, if @releasing */
+	/* the thread that lets go of it, if @releasing */
+	pthread_t release;
 	int releasing;
-	struct record_heart heart; /* until the books are closed; started before record_open() */
+	/* until the books are closed; started before record_open() */
+	struct record_heart heart;
 	struct trace_writer *writer;
-	struct prof *sums;   /* what the file's summary will say */
-	struct sieve *sieve; /* NULL: nothing is filtered */
-	struct sink_tee tee; /* behind it */
+	/* what the file's summary will say */
+	struct prof *sums;
+	/* NULL: nothing is filtered */
+	struct sieve *sieve;
+	/* behind it */
+	struct sink_tee tee;
 	pid_t pid;
-	int is_root;  /* the program that the recorder was asked to start */
-	int is_next;  /* it took the place of one that another recorder started */
-	int is_child; /* of this process, whose SIGCHLD tells its end: @pidfd is -1 */
+	/* the program that the recorder was asked to start */
+	int is_root;
+	/* it took the place of one that another recorder started */
+	int is_next;
+	/* of this process, whose SIGCHLD tells its end: @pidfd is -1 */
+	int is_child;
 	int pidfd;
-	int gone; /* it has ended, at the latest before anybody could watch it: then @pidfd is -1 */
+	/* it has ended, at the latest before anybody could watch it: then @pidfd is -1 */
+	int gone;
 	uint64_t peak_rss_bytes;
 	struct proc_gauge gauge;
-	struct proc_memory rss; /* the point last written */
+	/* the point last written */
+	struct proc_memory rss;
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
 		exec_next_ns, exec_wait_ns, drained_ns;
-	uint64_t peak_stir;        /* see proc_gauge_stir(): as its peak was read last */
-	uint64_t news_ns;          /* when something was in the rings last */
-	uint64_t idle_rss_bytes;   /* asleep: its size as of the last look */
-	uint64_t rss_wait_ns;      /* asleep: how long until its size is looked at again */
-	int64_t end_wait_ns;       /* once its exit hook ran: until the next look */
-	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
-	uint64_t replaced_ns;      /* when that was seen */
-	uint64_t start_stack;      /* as of the last look, 0 before */
-	uint64_t memfd_inode;      /* of the shared memory, once asked for */
-	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
-	char replaced_by[256];     /* its path; "" = not known */
-	int unfollowed;            /* it was seen to run without the library */
+	/* see proc_gauge_stir(): as its peak was read last */
+	uint64_t peak_stir;
+	/* when something was in the rings last */
+	uint64_t news_ns;
+	/* asleep: its size as of the last look */
+	uint64_t idle_rss_bytes;
+	/* asleep: how long until its size is looked at again */
+	uint64_t rss_wait_ns;
+	/* once its exit hook ran: until the next look */
+	int64_t end_wait_ns;
+	/* replaced: an exec took the traced program away */
+	int saw_exiting, replaced;
+	/* when that was seen */
+	uint64_t replaced_ns;
+	/* as of the last look, 0 before */
+	uint64_t start_stack;
+	/* of the shared memory, once asked for */
+	uint64_t memfd_inode;
+	/* SIGINT came here, too: Ctrl-C in the terminal */
+	int interrupted;
+	/* its path; "" = not known */
+	char replaced_by[256];
+	/* it was seen to run without the library */
+	int unfollowed;
 	/*
 	 * children that were seen while it ran, and are not recorded: the last ones' pids, how
 	 * many, and the largest
@@ -170,18 +222,26 @@ struct record {
 	 */
 	int failed;
 	uint64_t resume_next_ns, resume_wait_ns;
-	int given_up; /* nor counted: nobody empties the rings */
-	int forked;   /* the process is the child of a fork */
-	int own_name; /* no other process's recording is called so */
+	/* nor counted: nobody empties the rings */
+	int given_up;
+	/* the process is the child of a fork */
+	int forked;
+	/* no other process's recording is called so */
+	int own_name;
 	struct record_settings settings;
 	struct cull *cull;
 	/* where what an exec puts in the program's place is recorded; NULL: nowhere. Lent */
 	const char *next;
-	uint32_t next_heard; /* of its files, the ears heard of so many */
-	char *path;          /* of the first file; what comes later has .1, .2 ... behind */
-	char **files;        /* KEEP_FILES: the last ones, around in a circle */
-	uint32_t file_count, file_number; /* begun so far; of the last name */
-	uint64_t begun_bytes;             /* what the living blocks took when the file began */
+	/* of its files, the ears heard of so many */
+	uint32_t next_heard;
+	/* of the first file; what comes later has .1, .2 ... behind */
+	char *path;
+	/* KEEP_FILES: the last ones, around in a circle */
+	char **files;
+	/* begun so far; of the last name */
+	uint32_t file_count, file_number;
+	/* what the living blocks took when the file began */
+	uint64_t begun_bytes;
 	struct record_offer offers[RECORD_OFFERS];
 	struct err err;
 	char *cmdline;

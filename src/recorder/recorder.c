@@ -29,11 +29,16 @@ struct recorder {
 	struct record rec;
 	struct recorder_result result;
 	enum recorder_end end;
-	int started; /* by us: its status is ours to take, its signals to forward */
-	int signals; /* signalfd; -1: they are the caller's */
-	int stop;    /* eventfd */
-	int status;  /* as waitpid() tells */
-	char *path;  /* of the result */
+	/* by us: its status is ours to take, its signals to forward */
+	int started;
+	/* signalfd; -1: they are the caller's */
+	int signals;
+	/* eventfd */
+	int stop;
+	/* as waitpid() tells */
+	int status;
+	/* of the result */
+	char *path;
 	/* where what an exec puts in the program's place is recorded meanwhile; NULL: it is not */
 	char *next;
 	char *pattern;

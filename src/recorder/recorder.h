@@ -35,21 +35,21 @@ struct recorder_ears {
 	void (*tell)(void *ctx, const struct err *what);
 	/** A file was begun: the first one, or the next where one was full. @path is lent. */
 	void (*file)(void *ctx, const char *path);
-	struct recording_ears reading; /* of what is read again at the end, to store symbols */
+	/* of what is read again at the end, to store symbols */
+	struct recording_ears reading;
 };
 
 #define RECORDER_PATTERN "byteledger_%e_%p.blt"
 
 struct recorder_opt {
 	struct recorder_ears ears;
-	const char *pattern; /* of the file's name: recorder_name(); NULL: RECORDER_PATTERN */
-	const char *comment; /* which command makes it */
-	char *const *
-		/*
-		 * NAME=VALUE; those that begin with BYTELEDGER_ are asked (of an adopted program:
-		 * all, without that)
-		 */
-		variables;
+	/* of the file's name: recorder_name(); NULL: RECORDER_PATTERN */
+	const char *pattern;
+	/* which command makes it */
+	const char *comment;
+	/* NAME=VALUE; those that begin with BYTELEDGER_ are asked (of an adopted program: all,
+	 * without that) */
+	char *const *variables;
 	/*
 	 * 1: from the start on SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGCHLD are blocked in this
 	 * thread, and recorder_run() takes them: the program that was started gets SIGTERM and
@@ -57,20 +57,27 @@ struct recorder_opt {
 	 * caller's, and are not looked at.
 	 */
 	int takes_signals;
+
 	/*
 	 * snapshots of where the memory is: at new peaks and before the end, and every @snapshot_ns
 	 * (0: no more)
 	 */
-	int snapshots; /* 2: as often as a tenth of a CPU allows */
+
+	/* 2: as often as a tenth of a CPU allows */
+	int snapshots;
 	uint64_t snapshot_ns;
 	/*
 	 * Of recorder_start(): resident pages by call stack go along with the snapshots, where the
 	 * kernel permits it. That puts 0.15 s before the start.
 	 */
 	int pages;
+
 	/* of recorder_start() alone */
-	const char *on_full; /* "wait" (NULL, too), "limit", "drop" */
-	const char *library; /* path of libbyteledger-heap.so; NULL: where it was installed */
+
+	/* "wait" (NULL, too), "limit", "drop" */
+	const char *on_full;
+	/* path of libbyteledger-heap.so; NULL: where it was installed */
+	const char *library;
 	uint64_t budget_bytes;
 	int free_stacks, stamp_every_event, follow_children;
 	/* what an exec puts in the program's place is what is recorded: its file is the result */
@@ -81,7 +88,8 @@ struct recorder_opt {
 	uint64_t duration_ns;
 	/* of 127.0.0.1, where it is served without a token: the program may ask there */
 	uint16_t served_port;
-	int no_names; /* what frames resolve to is not stored at the end */
+	/* what frames resolve to is not stored at the end */
+	int no_names;
 };
 
 /**
@@ -127,21 +135,29 @@ struct recorder_result {
 	 * started by us
 	 */
 	int exit_status;
-	int failed;   /* something failed on the way; the ears heard it */
-	int attached; /* the library was there */
+	/* something failed on the way; the ears heard it */
+	int failed;
+	/* the library was there */
+	int attached;
 	uint64_t allocations, lost_allocations;
 	/* recorded besides: what the program brings along; "" none. Lent */
 	const char *own_allocators;
 	/* the programs that execs replaced by the one in the file: "bash, env"; "" none. Lent */
 	const char *before;
-	int replaced; /* an exec put another program in its place, which is not in the file */
-	const char *replaced_by; /* its path; "" not known. Lent */
-	int unfollowed;          /* it was seen to run without the library */
+	/* an exec put another program in its place, which is not in the file */
+	int replaced;
+	/* its path; "" not known. Lent */
+	const char *replaced_by;
+	/* it was seen to run without the library */
+	int unfollowed;
 	/* of the program, seen while it ran, and not recorded unless children are followed */
 	uint32_t children;
-	uint64_t child_peak_bytes; /* of the largest */
-	const char *child_exe;     /* its program's path; "" not known. Lent */
-	uint32_t paged_children;   /* recordings of followed ones that have resident pages, too */
+	/* of the largest */
+	uint64_t child_peak_bytes;
+	/* its program's path; "" not known. Lent */
+	const char *child_exe;
+	/* recordings of followed ones that have resident pages, too */
+	uint32_t paged_children;
 	/* why resident pages are not in it though they were wanted; "" they are. Lent */
 	const char *no_pages;
 };

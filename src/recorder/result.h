@@ -16,9 +16,12 @@
  * works.
  */
 struct result {
-	FILE *to;            /* write here; NULL: nowhere */
-	const char *pattern; /* -o; NULL: to one of the standard streams */
-	char *name, *path;   /* of the file that is open: as asked for, and what it is called */
+	/* write here; NULL: nowhere */
+	FILE *to;
+	/* -o; NULL: to one of the standard streams */
+	const char *pattern;
+	/* of the file that is open: as asked for, and what it is called */
+	char *name, *path;
 };
 
 /** result_init() - @to: where it goes without a pattern (NULL: nowhere); @pattern: -o, or NULL. */

@@ -41,7 +41,8 @@ struct sample_record {
 	uint32_t *row_stacks;
 	size_t row_stack_cap;
 	uint32_t next_stack;
-	uint32_t stops; /* reasons defined, as bits */
+	/* reasons defined, as bits */
+	uint32_t stops;
 	struct block *blocks;
 	uint32_t block_count, block_cap, free_block;
 	struct idtab live;

@@ -7,7 +7,8 @@
 
 struct scratch {
 	char folder[512];
-	char path[600]; /* where the recording is to be written */
+	/* where the recording is to be written */
+	char path[600];
 };
 /** scratch_make() - in $TMPDIR, or /tmp. 0 or negative errno. */
 int scratch_make(struct scratch *scratch, struct err *err);

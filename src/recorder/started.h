@@ -11,8 +11,10 @@
 #include "base/err.h"
 
 struct started {
-	pid_t pid;   /* 0: none */
-	int signals; /* signalfd: what comes while it runs */
+	/* 0: none */
+	pid_t pid;
+	/* signalfd: what comes while it runs */
+	int signals;
 	/* after started_wait(), or where started_begin() failed: what byteledger exits with */
 	int status;
 };

@@ -85,7 +85,8 @@ static struct prof *names_again(const struct prof *from, struct err *err)
 }
 
 struct summing {
-	struct cost *costs; /* by stack row */
+	/* by stack row */
+	struct cost *costs;
 };
 
 static int sum_each(void *ctx, uint64_t at, const struct block_row *row)

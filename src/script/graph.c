@@ -19,7 +19,8 @@ enum mode { MODE_MEMORY, MODE_LIVE, MODE_NEW, MODE_FREED, MODE_RSS, MODE_SPACE }
 
 struct series {
 	char name[80];
-	uint32_t stack; /* only its blocks; UINT32_MAX: all of the list */
+	/* only its blocks; UINT32_MAX: all of the list */
+	uint32_t stack;
 };
 /** struct graph - its first user value is a table: series n's list at n. */
 struct graph {
@@ -185,12 +186,16 @@ static int with_gradient(lua_State *L)
 struct drawing {
 	const struct graph *g;
 	const struct list *lists[SERIES_MAX];
-	uint64_t from, to;    /* ns */
-	uint64_t first, last; /* of what happens to blocks of any series */
+	/* ns */
+	uint64_t from, to;
+	/* of what happens to blocks of any series */
+	uint64_t first, last;
 	uint64_t rows[SERIES_MAX];
-	int64_t (*deltas)[POINTS + 1]; /* by series */
+	/* by series */
+	int64_t (*deltas)[POINTS + 1];
 	uint64_t at;
-	int looks; /* only for @first, @last */
+	/* only for @first, @last */
+	int looks;
 };
 
 static size_t point_of(const struct drawing *d, uint64_t ns)

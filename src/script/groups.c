@@ -108,7 +108,8 @@ static int sort_groups(lua_State *L)
 }
 
 struct leaking {
-	uint64_t *leaked; /* by stack */
+	/* by stack */
+	uint64_t *leaked;
 };
 
 static int leaking_each(void *ctx, uint64_t at, const struct block_row *row)

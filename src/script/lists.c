@@ -174,9 +174,11 @@ struct sieve {
 	const struct script_data *data;
 	enum field field;
 	uint64_t min, max;
-	double min_share, max_share; /* of the group, where @is_share */
+	/* of the group, where @is_share */
+	double min_share, max_share;
 	int is_share;
-	const uint8_t *stacks; /* instead: by row, of what allocated, or of what freed */
+	/* instead: by row, of what allocated, or of what freed */
+	const uint8_t *stacks;
 	int of_frees, negative;
 	struct list *to;
 };

@@ -24,11 +24,14 @@
 struct machine {
 	const struct script_data *data;
 	const struct script_opt *opt;
-	int out; /* the pipe */
+	/* the pipe */
+	int out;
 	size_t used, most;
 	size_t pictures;
-	char cwd[256]; /* of pictures: nothing but a prefix of their paths */
-	uint64_t rows; /* blocks */
+	/* of pictures: nothing but a prefix of their paths */
+	char cwd[256];
+	/* blocks */
+	uint64_t rows;
 };
 
 /** What goes through the pipe: a byte that says what, its length, the bytes. */

@@ -27,7 +27,8 @@
  */
 struct script_map {
 	struct block_row row;
-	uint32_t prot; /* PROT_READ ... */
+	/* PROT_READ ... */
+	uint32_t prot;
 	int is_jemalloc;
 };
 
@@ -35,7 +36,8 @@ struct script_map {
 struct script_data {
 	const struct blocks *blocks;
 	const struct prof *names;
-	const struct block_group *groups; /* by stack row of @names */
+	/* by stack row of @names */
+	const struct block_group *groups;
 	const struct script_map *maps;
 	size_t map_count;
 	uint64_t length_ns;
@@ -43,9 +45,12 @@ struct script_data {
 };
 
 struct script_opt {
-	unsigned cpu_seconds, wall_seconds; /* 0: 20, 60 */
-	size_t memory_bytes;                /* of the interpreter and its lists; 0: 256 MiB */
-	int (*gone)(void *ctx);             /* does nobody wait any more? NULL: somebody does */
+	/* 0: 20, 60 */
+	unsigned cpu_seconds, wall_seconds;
+	/* of the interpreter and its lists; 0: 256 MiB */
+	size_t memory_bytes;
+	/* does nobody wait any more? NULL: somebody does */
+	int (*gone)(void *ctx);
 	void *ctx;
 	/*
 	 * Not NULL: the script is a filter, whose value is a list: bit id - 1 is set for each of
@@ -57,15 +62,19 @@ struct script_opt {
 
 /** struct script_output - a line that was printed, or a picture. */
 struct script_output {
-	char *text; /* line, or SVG; NUL-terminated */
+	/* line, or SVG; NUL-terminated */
+	char *text;
 	size_t len;
-	char *path; /* of a picture: where the script put it; NULL: a line */
+	/* of a picture: where the script put it; NULL: a line */
+	char *path;
 };
 struct script_result {
 	int ok;
 	double elapsed_seconds;
-	char *message; /* why it failed */
-	unsigned line; /* 0: not known */
+	/* why it failed */
+	char *message;
+	/* 0: not known */
+	unsigned line;
 	struct script_output *outputs;
 	size_t count;
 	/* private */

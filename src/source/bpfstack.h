@@ -21,13 +21,19 @@ struct bpfstack;
 struct bpfstack_opt {
 	/* room for unwind tables; 0 = twice what the processes added before load need, >= 4 MiB */
 	uint32_t table_bytes;
-	uint32_t ring_bytes;  /* 0 = 4 MiB */
-	uint32_t frames_max;  /* 0 = WIRE_STACK_FRAMES_MAX */
-	uint32_t block_bytes; /* of stack read at once, 8 to 4096; 0 = 4096 */
+	/* 0 = 4 MiB */
+	uint32_t ring_bytes;
+	/* 0 = WIRE_STACK_FRAMES_MAX */
+	uint32_t frames_max;
+	/* of stack read at once, 8 to 4096; 0 = 4096 */
+	uint32_t block_bytes;
 	uint8_t no_rule_cache;
-	uint8_t count_only; /* nothing is sent; the counters go on */
-	uint8_t extents;    /* see bpfstack_attach_extents(): nothing else can be attached then */
-	const char *cache_dir; /* of tables, as unwind_rows_new() */
+	/* nothing is sent; the counters go on */
+	uint8_t count_only;
+	/* see bpfstack_attach_extents(): nothing else can be attached then */
+	uint8_t extents;
+	/* of tables, as unwind_rows_new() */
+	const char *cache_dir;
 };
 
 /** bpfstack_new() - @opt NULL: defaults. Opens nothing yet. */
@@ -77,7 +83,8 @@ struct bpfstack_spot {
 	const char *path;
 	const uint8_t *build_id;
 	uint8_t build_id_len;
-	uint64_t offset; /* ELF virtual address */
+	/* ELF virtual address */
+	uint64_t offset;
 };
 /** bpfstack_locate() - where @addr of process @pid is; -ENOENT where no file's code is mapped. */
 int bpfstack_locate(const struct bpfstack *stack, uint32_t pid, uint64_t addr,
@@ -109,12 +116,16 @@ int bpfstack_counts(struct bpfstack *stack, uint64_t counts[WIRE_STACK_COUNTERS]
 
 /** What the loaded program took; for tests, benchmarks and `check`. */
 struct bpfstack_info {
-	uint32_t verified_instructions; /* 0 where the kernel does not tell (before 5.16) */
-	uint32_t program_bytes;         /* of machine code */
-	uint32_t stack_bytes;           /* of BPF stack, deepest chain; 0 where not asked for */
+	/* 0 where the kernel does not tell (before 5.16) */
+	uint32_t verified_instructions;
+	/* of machine code */
+	uint32_t program_bytes;
+	/* of BPF stack, deepest chain; 0 where not asked for */
+	uint32_t stack_bytes;
 	uint32_t table_bytes, table_room;
 	uint32_t modules, places, modules_without_table;
-	uint64_t runs, run_ns; /* while kernel.bpf_stats_enabled is set */
+	/* while kernel.bpf_stats_enabled is set */
+	uint64_t runs, run_ns;
 };
 int bpfstack_info(struct bpfstack *stack, struct bpfstack_info *info, struct err *err);
 

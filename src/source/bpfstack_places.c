@@ -31,13 +31,15 @@ void code_mappings_fini(struct code_mappings *mappings)
  * not permitted.
  */
 struct header {
-	uint64_t lo, hi; /* its mapping */
+	/* its mapping */
+	uint64_t lo, hi;
 	/*
 	 * the very file that is mapped, whatever its name leads to by now; -1 = may not be opened
 	 */
 	int file;
 	uint32_t pid;
-	int mem, pagemap; /* of the process; -1 = not opened yet */
+	/* of the process; -1 = not opened yet */
+	int mem, pagemap;
 };
 
 static int open_of(uint32_t pid, const char *what)

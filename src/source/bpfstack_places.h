@@ -11,16 +11,20 @@
 /** One executable mapping, as the kernel and the mapped file's own notes tell. */
 struct code_mapping {
 	uint64_t lo, hi, file_offset;
-	char *path;     /* "" for anonymous code */
-	uint64_t inode; /* tells files of one name apart */
+	/* "" for anonymous code */
+	char *path;
+	/* tells files of one name apart */
+	uint64_t inode;
 	uint8_t build_id[32];
-	uint8_t build_id_len; /* 0 = none found */
+	/* 0 = none found */
+	uint8_t build_id_len;
 };
 
 struct code_mappings {
 	struct code_mapping *all;
 	size_t count;
-	uint64_t hash; /* changes with anything above */
+	/* changes with anything above */
+	uint64_t hash;
 };
 void code_mappings_fini(struct code_mappings *mappings);
 

@@ -24,35 +24,45 @@ struct table {
 	uint64_t inode;
 	uint8_t build_id[32];
 	uint8_t build_id_len;
-	struct wire_unwind *blob; /* NULL: it has none */
+	/* NULL: it has none */
+	struct wire_unwind *blob;
 	struct unwind_rows_info info;
-	uint32_t at; /* in words, u32 units; 0 = not placed */
+	/* in words, u32 units; 0 = not placed */
+	uint32_t at;
 };
 
 /* Places in the kernel's list; those of a process and of what was forked from it are the same. */
 struct range {
 	uint32_t first, count;
 	uint32_t users, generation;
-	uint64_t until_ns; /* nobody's since: kept until then */
+	/* nobody's since: kept until then */
+	uint64_t until_ns;
 };
 
 struct process {
 	uint32_t pid;
-	struct unwind_rows *rows; /* NULL: none was needed yet */
-	uint64_t hash;            /* of the mappings that are published */
+	/* NULL: none was needed yet */
+	struct unwind_rows *rows;
+	/* of the mappings that are published */
+	uint64_t hash;
 	struct range *range;
 	uint32_t place_count;
-	struct wire_stack_place *places; /* ready to be published */
-	uint32_t *place_tables;          /* number of each one's table + 1 */
-	uint64_t *place_biases;  /* what its file's addresses are off by; UINT64_MAX = unknown */
-	uint64_t *place_offsets; /* in the file */
+	/* ready to be published */
+	struct wire_stack_place *places;
+	/* number of each one's table + 1 */
+	uint32_t *place_tables;
+	/* what its file's addresses are off by; UINT64_MAX = unknown */
+	uint64_t *place_biases;
+	/* in the file */
+	uint64_t *place_offsets;
 	uint64_t looked_ns;
 	int dirty;
 };
 
 struct bpftables {
 	char *cache_dir;
-	uint32_t table_bytes; /* asked for */
+	/* asked for */
+	uint32_t table_bytes;
 	struct bpftables_maps maps;
 	struct table *tables;
 	uint32_t table_count;
@@ -60,12 +70,15 @@ struct bpftables {
 	uint32_t process_count;
 	struct range **ranges;
 	uint32_t range_count, range_cap;
-	uint32_t next_place; /* where room is looked for first */
+	/* where room is looked for first */
+	uint32_t next_place;
 	struct code_ids ids;
 	uint32_t generation;
-	uint32_t *words; /* mapped */
+	/* mapped */
+	uint32_t *words;
 	uint64_t words_bytes, words_used;
-	struct wire_stack_place *places; /* mapped */
+	/* mapped */
+	struct wire_stack_place *places;
 };
 
 struct bpftables *bpftables_new(const char *cache_dir, uint32_t table_bytes, struct err *err)

@@ -77,7 +77,8 @@ int bpftables_update(struct bpftables *tables, int announced,
  * struct bpftables_spot - a place in code, as sym_resolve() wants it; lent until the next change.
  */
 struct bpftables_spot {
-	const char *path; /* NULL: code of no file */
+	/* NULL: code of no file */
+	const char *path;
 	const uint8_t *build_id;
 	uint8_t build_id_len;
 	/*
@@ -85,7 +86,8 @@ struct bpftables_spot {
 	 * unknown
 	 */
 	uint64_t offset;
-	uint64_t file_offset; /* of bpftables_each(): of the mapping's first byte */
+	/* of bpftables_each(): of the mapping's first byte */
+	uint64_t file_offset;
 };
 /** bpftables_locate() - where @addr of process @pid is; -ENOENT where no file's code is mapped. */
 int bpftables_locate(const struct bpftables *tables, uint32_t pid, uint64_t addr,
@@ -102,7 +104,8 @@ int bpftables_each(const struct bpftables *tables, uint32_t pid,
 struct bpftables_counts {
 	uint64_t table_bytes, table_room;
 	uint32_t modules, places, modules_without_table;
-	uint32_t modules_left_out; /* of those: for want of room */
+	/* of those: for want of room */
+	uint32_t modules_left_out;
 };
 void bpftables_count(const struct bpftables *tables, struct bpftables_counts *counts);
 

@@ -16,10 +16,13 @@
  * file does not tell.
  */
 struct capture_conn {
-	uint64_t conn;    /* the capture's number, any value */
-	uint64_t time_ns; /* wall clock where the file has it */
+	/* the capture's number, any value */
+	uint64_t conn;
+	/* wall clock where the file has it */
+	uint64_t time_ns;
 	const char *initiator_addr, *responder_addr;
-	int attached_late; /* the beginning is not in the capture */
+	/* the beginning is not in the capture */
+	int attached_late;
 };
 
 /** struct capture_sink - takes a capture in order. Negative errno stops the reading. */

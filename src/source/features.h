@@ -23,10 +23,13 @@ enum feature {
 };
 
 struct feature_line {
-	const char *name; /* "bpf-stack" ...: the `feature` key of `check` */
+	/* "bpf-stack" ...: the `feature` key of `check` */
+	const char *name;
 	int ok;
-	char why[128];  /* what was tried and what it answered; never empty */
-	char hint[192]; /* the remedy; empty where ok */
+	/* what was tried and what it answered; never empty */
+	char why[128];
+	/* the remedy; empty where ok */
+	char hint[192];
 };
 
 /**

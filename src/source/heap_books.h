@@ -29,24 +29,31 @@
 #define HEAP_DEBT_CHAINS 4096
 #define HEAP_DEBT_NS NS_PER_S /* a thread may lose its processor for long between two records */
 struct heap_recent {
-	uint32_t addr; /* enough of it, see heap_recent_addr(); 0 = none */
-	uint32_t time; /* in units of 2^20 ns */
+	/* enough of it, see heap_recent_addr(); 0 = none */
+	uint32_t addr;
+	/* in units of 2^20 ns */
+	uint32_t time;
 };
 struct heap_debt {
 	uint64_t addr, ns;
 	uint32_t thread, aux_stack;
-	uint16_t next; /* of the same chain: its index + 1; 0 = the last one */
+	/* of the same chain: its index + 1; 0 = the last one */
+	uint16_t next;
 	bool credit;
 };
 
 struct heap_books {
 	struct live live;
 	uint64_t live_bytes;
-	struct heap_recent *recent; /* addresses freed lately, while there are several rings */
-	struct heap_debt *debts;    /* HEAP_DEBTS */
+	/* addresses freed lately, while there are several rings */
+	struct heap_recent *recent;
+	/* HEAP_DEBTS */
+	struct heap_debt *debts;
 	uint16_t debt_chains[HEAP_DEBT_CHAINS];
-	uint32_t debt_count, credit_count; /* entries; those of them that are credits */
-	uint64_t lost_frees_left; /* lost frees that no reuse of an address has explained yet */
+	/* entries; those of them that are credits */
+	uint32_t debt_count, credit_count;
+	/* lost frees that no reuse of an address has explained yet */
+	uint64_t lost_frees_left;
 	/* of the last block that was there when a free was lost; 0 = none was */
 	uint64_t risk_order;
 };

@@ -12,11 +12,14 @@
 #define HEAP_ANCHORS 64
 
 struct heap_anchor {
-	uint64_t cycles, ns; /* ns since CLOCK_MONOTONIC's zero */
-	double slope;        /* ns per cycle up to the next anchor */
+	/* ns since CLOCK_MONOTONIC's zero */
+	uint64_t cycles, ns;
+	/* ns per cycle up to the next anchor */
+	double slope;
 };
 struct heap_clock {
-	struct heap_anchor anchors[HEAP_ANCHORS]; /* circular, ascending */
+	/* circular, ascending */
+	struct heap_anchor anchors[HEAP_ANCHORS];
 	uint32_t first, count;
 	uint64_t start_ns;
 };

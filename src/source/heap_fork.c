@@ -33,7 +33,8 @@ struct heap_inherited {
 	} * stacks;
 	uint32_t module_count, module_max, frame_count, frame_max, stack_count, stack_max;
 	uint64_t blocks, bytes;
-	int partly; /* the parent did not know all that it inherited itself */
+	/* the parent did not know all that it inherited itself */
+	int partly;
 };
 
 void source_heap_on_fork(struct source_heap *heap, int (*fork)(void *ctx, uint64_t number),

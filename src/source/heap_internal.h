@@ -29,16 +29,24 @@ struct source_heap {
 	struct heap_names names;
 	struct heap_clock clock;
 	struct heap_out out;
-	size_t nodes_there, index_there; /* heap_make_room() */
+	/* heap_make_room() */
+	size_t nodes_there, index_there;
 
-	uint64_t last_ns;      /* of the latest event: times never decrease */
-	uint64_t told_ns;      /* the time that the latest event was given */
-	uint64_t told_keep_ns; /* for so long others have the same */
-	uint64_t told_mask;    /* its digits that are told */
-	uint64_t limit_ns;     /* no event can be later than this (now) */
-	uint64_t worst_ns;     /* how far the time of an event may be off, at most */
+	/* of the latest event: times never decrease */
+	uint64_t last_ns;
+	/* the time that the latest event was given */
+	uint64_t told_ns;
+	/* for so long others have the same */
+	uint64_t told_keep_ns;
+	/* its digits that are told */
+	uint64_t told_mask;
+	/* no event can be later than this (now) */
+	uint64_t limit_ns;
+	/* how far the time of an event may be off, at most */
+	uint64_t worst_ns;
 
-	struct wire_lost_count lost[WIRE_LOST_MAX]; /* of the header, already reported */
+	/* of the header, already reported */
+	struct wire_lost_count lost[WIRE_LOST_MAX];
 	/* NULL: no child of a fork, or its parent's blocks are not known */
 	struct heap_inherited *inherited;
 	int (*fork)(void *ctx, uint64_t number);
@@ -46,7 +54,8 @@ struct source_heap {
 
 	struct event *batch;
 	uint32_t batched;
-	struct heap_ring *stretch; /* events from @stretch_from on are all under its last stamp */
+	/* events from @stretch_from on are all under its last stamp */
+	struct heap_ring *stretch;
 	uint32_t stretch_from;
 	/*
 	 * when the last ticks came: written by the thread that beats, read by the one that drains

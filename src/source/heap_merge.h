@@ -26,46 +26,68 @@ enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
 #define HEAP_LOOK_GROUP 16
 #define HEAP_FAR 64
 struct heap_look {
-	uint64_t pos;    /* where the next record stands that was not looked at */
-	uint32_t looked; /* records */
-	uint32_t found;  /* those of them whose blocks are not near */
+	/* where the next record stands that was not looked at */
+	uint64_t pos;
+	/* records */
+	uint32_t looked;
+	/* those of them whose blocks are not near */
+	uint32_t found;
 };
 /* Nothing is gained by looking ahead while the table has no more buckets than these. */
 #define HEAP_AHEAD_FROM 8192
 
 struct heap_ring {
-	const char *base; /* in the mapped file; raw: a window that is refilled */
+	/* in the mapped file; raw: a window that is refilled */
+	const char *base;
 	uint64_t mask;
 	uint64_t tail, head;
-	uint64_t safe;   /* records that begin before it may be taken, see refresh_heads() */
-	uint64_t now_ns; /* what follows happened at or after it */
-	bool exact;      /* what follows at once happened then */
-	uint32_t thread; /* index into threads, HEAP_NO_THREAD before the first WIRE_THREAD */
+	/* records that begin before it may be taken, see refresh_heads() */
+	uint64_t safe;
+	/* what follows happened at or after it */
+	uint64_t now_ns;
+	/* what follows at once happened then */
+	bool exact;
+	/* index into threads, HEAP_NO_THREAD before the first WIRE_THREAD */
+	uint32_t thread;
 	bool closed, active;
-	uint64_t last_order;  /* of its thread's last allocation */
-	uint8_t wait;         /* enum heap_wait: the next record contradicts the books */
-	bool wait_ahead;      /* what it waits for stands in another ring that waits, too */
-	bool realloc_pending; /* BEGIN was read, END or FAIL not yet */
+	/* of its thread's last allocation */
+	uint64_t last_order;
+	/* enum heap_wait: the next record contradicts the books */
+	uint8_t wait;
+	/* what it waits for stands in another ring that waits, too */
+	bool wait_ahead;
+	/* BEGIN was read, END or FAIL not yet */
+	bool realloc_pending;
 	/* its old block is free: it is known to move, or somebody else got the address */
 	bool realloc_freed;
-	bool remapped; /* the last region record was WIRE_REMAP: the next one is its WIRE_MAP */
+	/* the last region record was WIRE_REMAP: the next one is its WIRE_MAP */
+	bool remapped;
 	uint64_t realloc_old;
 	uint32_t realloc_aux;
-	uint64_t counted; /* closed: up to here what it holds has been counted as lost */
+	/* closed: up to here what it holds has been counted as lost */
+	uint64_t counted;
 	uint64_t wait_addr;
 	/* the waiting record happened before this; UINT64_MAX: not known yet */
 	uint64_t wait_until_ns;
-	uint64_t wait_epoch;  /* of the reading of heads in which it began to wait */
-	uint64_t crowd_until; /* records before it wait for nothing: their stamps are too coarse */
-	uint64_t raw_off;     /* raw: where the ring lies in the file, and how far it was written */
+	/* of the reading of heads in which it began to wait */
+	uint64_t wait_epoch;
+	/* records before it wait for nothing: their stamps are too coarse */
+	uint64_t crowd_until;
+	/* raw: where the ring lies in the file, and how far it was written */
+	uint64_t raw_off;
 	uint64_t raw_head;
 	struct wire_heap_slot *slot;
-	struct wire_lost_count lost[WIRE_LOST_MAX]; /* already reported */
-	uint64_t placed_frees;                      /* lost ones whose place in the ring was read */
-	size_t there;                               /* heap_make_room() */
+	/* already reported */
+	struct wire_lost_count lost[WIRE_LOST_MAX];
+	/* lost ones whose place in the ring was read */
+	uint64_t placed_frees;
+	/* heap_make_room() */
+	size_t there;
 	struct heap_look look;
-	uint32_t far_buckets, far_rows; /* of those found: fetched */
-	uint64_t far[HEAP_FAR];         /* their addresses, up to far_buckets their tags */
+	/* of those found: fetched */
+	uint32_t far_buckets, far_rows;
+	/* their addresses, up to far_buckets their tags */
+	uint64_t far[HEAP_FAR];
 };
 
 /*
@@ -78,15 +100,21 @@ struct heap_ring {
 
 struct heap_merge {
 	struct heap_ring *rings;
-	uint32_t *active; /* numbers of rings that ever held data */
+	/* numbers of rings that ever held data */
+	uint32_t *active;
 	uint32_t active_count;
-	uint64_t epoch;         /* readings of all heads */
-	bool news;              /* the last one found something */
-	bool sealed;            /* the recording ends: no head is read any more */
-	uint32_t realloc_count; /* rings with a realloc that is under way */
-	uint64_t look_left;     /* bytes that may be searched for the ends of waits */
-	uint64_t crowd_waits,
-		crowd_events; /* waits and events at the last look at their relation */
+	/* readings of all heads */
+	uint64_t epoch;
+	/* the last one found something */
+	bool news;
+	/* the recording ends: no head is read any more */
+	bool sealed;
+	/* rings with a realloc that is under way */
+	uint32_t realloc_count;
+	/* bytes that may be searched for the ends of waits */
+	uint64_t look_left;
+	/* waits and events at the last look at their relation */
+	uint64_t crowd_waits, crowd_events;
 	bool raw;
 	const struct heap_books *books;
 	/*

@@ -21,30 +21,36 @@
 #define HEAP_THREADS_MAX 65536u
 
 struct heap_thread {
-	uint32_t tid; /* 0: the row that later threads share */
+	/* 0: the row that later threads share */
+	uint32_t tid;
 	bool ended;
-	bool told;           /* its name comes with its events */
-	uint64_t last_order; /* as it left its ring; between the two it may have been in no ring */
+	/* its name comes with its events */
+	bool told;
+	/* as it left its ring; between the two it may have been in no ring */
+	uint64_t last_order;
 	uint64_t start_ns, end_ns, check_ns;
 	char name[32];
 };
 
 struct heap_module {
 	uint64_t lo, hi, bias;
-	uint32_t index; /* in the shared table */
+	/* in the shared table */
+	uint32_t index;
 	uint32_t id;
 };
 
 struct heap_frame_slot {
 	uint64_t offset;
-	uint32_t module, id; /* id 0 = empty */
+	/* id 0 = empty */
+	uint32_t module, id;
 };
 
 /* What a return address was found to be, while no module is added. */
 #define HEAP_PCS 32768
 struct heap_pc {
 	uint64_t pc;
-	uint32_t gen, frame; /* frame 0 = empty */
+	/* frame 0 = empty */
+	uint32_t gen, frame;
 };
 
 /* A node on the way to what is known. */
@@ -69,42 +75,57 @@ struct heap_known {
 struct heap_names {
 	const struct heap_tables *tables;
 	struct heap_out *out;
-	pid_t pid; /* whose /proc names the threads; 0: nobody's */
+	/* whose /proc names the threads; 0: nobody's */
+	pid_t pid;
 
-	uint32_t *node_stack; /* node -> stack, 0 = not defined yet; @node_cap of them */
+	/* node -> stack, 0 = not defined yet; @node_cap of them */
+	uint32_t *node_stack;
 	uint32_t node_cap;
 	/* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
 	uint32_t copied;
-	struct wire_node *copies; /* room for @copy_cap */
+	/* room for @copy_cap */
+	struct wire_node *copies;
 	uint32_t copy_cap;
-	uint32_t hole_until; /* nodes before it had numbers at @hole_ns, when one was not written */
+	/* nodes before it had numbers at @hole_ns, when one was not written */
+	uint32_t hole_until;
 	uint64_t hole_ns;
-	bool borrowed; /* the copies are those of the books that this is a snapshot of */
-	struct heap_branch *branches; /* by stack */
+	/* the copies are those of the books that this is a snapshot of */
+	bool borrowed;
+	/* by stack */
+	struct heap_branch *branches;
 	uint32_t branch_count;
-	struct heap_known *known; /* the stacks that are nobody's first */
+	/* the stacks that are nobody's first */
+	struct heap_known *known;
 	uint32_t known_mask, known_count;
-	struct heap_step *path; /* scratch of heap_define_stack() */
+	/* scratch of heap_define_stack() */
+	struct heap_step *path;
 	uint32_t path_cap;
 	uint32_t stack_count, frame_count;
 	struct heap_frame_slot *frames;
 	uint32_t frame_mask;
 	struct heap_pc *pcs;
-	struct jitmap *jit;  /* names of code that lies in no module; NULL before the first of it */
-	uint32_t jit_module; /* the one that such frames are given; 0: not defined yet */
+	/* names of code that lies in no module; NULL before the first of it */
+	struct jitmap *jit;
+	/* the one that such frames are given; 0: not defined yet */
+	uint32_t jit_module;
 
 	struct heap_module *modules;
 	uint32_t module_count;
-	uint32_t modules_told;   /* with what is no row of the table */
-	uint32_t module_last;    /* the last hit */
-	uint64_t own_lo, own_hi; /* of the library itself, which is never unloaded */
+	/* with what is no row of the table */
+	uint32_t modules_told;
+	/* the last hit */
+	uint32_t module_last;
+	/* of the library itself, which is never unloaded */
+	uint64_t own_lo, own_hi;
 
 	struct heap_thread *threads;
 	uint32_t thread_count, thread_max;
 	uint32_t threads_told;
-	uint32_t *living; /* threads whose end was not seen when their names were last looked at */
+	/* threads whose end was not seen when their names were last looked at */
+	uint32_t *living;
 	uint32_t living_count;
-	uint32_t *thread_index; /* tid -> thread + 1, open addressing */
+	/* tid -> thread + 1, open addressing */
+	uint32_t *thread_index;
 	uint32_t thread_mask;
 };
 

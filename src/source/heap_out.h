@@ -18,9 +18,12 @@
  * the target's, and hostile.
  */
 struct heap_tables {
-	char *base;          /* mapped; raw: a private copy of everything before the rings */
-	uint64_t base_bytes; /* mapped or allocated */
-	struct wire_heap_header layout; /* private copy of the constant part, validated once */
+	/* mapped; raw: a private copy of everything before the rings */
+	char *base;
+	/* mapped or allocated */
+	uint64_t base_bytes;
+	/* private copy of the constant part, validated once */
+	struct wire_heap_header layout;
 	struct wire_heap_header *header;
 	bool raw;
 };

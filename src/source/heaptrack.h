@@ -33,11 +33,16 @@ struct heaptrack_opt {
 
 /** struct heaptrack_info - what was found, filled also when reading failed. */
 struct heaptrack_info {
-	uint32_t writer;  /* major << 16 | minor << 8 | patch */
-	uint32_t format;  /* 0 to 3 */
-	int raw;          /* 1 = addresses without symbols */
-	uint64_t lines;   /* read, comments included */
-	uint64_t skipped; /* events that refer to nothing; counted as lost too */
+	/* major << 16 | minor << 8 | patch */
+	uint32_t writer;
+	/* 0 to 3 */
+	uint32_t format;
+	/* 1 = addresses without symbols */
+	int raw;
+	/* read, comments included */
+	uint64_t lines;
+	/* events that refer to nothing; counted as lost too */
+	uint64_t skipped;
 	/* raw: frees that must have happened because the address was given out again */
 	uint64_t implied;
 	/**

@@ -24,7 +24,8 @@ enum file_kind { KIND_UNKNOWN = 0, KIND_RAW, KIND_INTERPRETED };
 struct class_row {
 	uint64_t bytes;
 	uint32_t stack;
-	uint32_t live; /* first of the chain of live blocks, number + 1 */
+	/* first of the chain of live blocks, number + 1 */
+	uint32_t live;
 	/* the class of equal size and trace that has the chain: files may number a pair twice */
 	uint32_t home;
 };
@@ -38,13 +39,15 @@ struct module_row {
 /* What is loaded now, by address. The list starts anew after each dlopen. */
 struct loaded {
 	uint64_t lo, hi;
-	uint32_t module; /* index of its row */
+	/* index of its row */
+	uint32_t module;
 };
 
 struct ht_reader {
 	const char *name;
 	struct ht_lines lines;
-	uint64_t reads_told; /* lines.reads when progress was last told */
+	/* lines.reads when progress was last told */
+	uint64_t reads_told;
 	struct sink *sink;
 	struct heaptrack_opt opt;
 	struct heaptrack_info *info;
@@ -52,10 +55,13 @@ struct ht_reader {
 
 	enum file_kind kind;
 	int process_defined, process_stale, events_sent;
-	struct buf cmdline; /* empty: no X yet */
+	/* empty: no X yet */
+	struct buf cmdline;
 	char *exe;
-	int in_cmdline; /* X came, nothing since */
-	uint32_t rules; /* defined */
+	/* X came, nothing since */
+	int in_cmdline;
+	/* defined */
+	uint32_t rules;
 	uint64_t page_bytes, time_ns, peak_rss_bytes;
 
 	struct ht_names names;
@@ -63,19 +69,24 @@ struct ht_reader {
 	uint32_t module_of_name_cap, name_modules;
 	struct module_row *modules;
 	uint32_t module_count, module_cap;
-	struct ht_map module_of_hash; /* of path and place: the last row with it */
-	struct loaded *loaded;        /* sorted by lo */
+	/* of path and place: the last row with it */
+	struct ht_map module_of_hash;
+	/* sorted by lo */
+	struct loaded *loaded;
 	uint32_t loaded_count, loaded_cap;
-	struct ht_map frame_of_ip; /* raw, for the present list of modules */
+	/* raw, for the present list of modules */
+	struct ht_map frame_of_ip;
 	uint32_t frames, stacks;
-	uint32_t unknown_frame; /* stands in where a trace names no address */
+	/* stands in where a trace names no address */
+	uint32_t unknown_frame;
 
 	struct class_row *classes;
 	uint32_t class_count, class_cap;
 	struct ht_map class_of_pair;
 	struct ht_blocks blocks;
 	struct ht_map block_of_pointer;
-	uint64_t last_alloc; /* class or pointer */
+	/* class or pointer */
+	uint64_t last_alloc;
 	/* ... of the preceding allocation or free line, if that was an allocation */
 	int last_valid;
 

@@ -13,11 +13,14 @@
 /** struct ht_lines - zero-initialised but for @in, which is lent. */
 struct ht_lines {
 	struct zstream *in;
-	char *text; /* unread: text[pos, len) */
+	/* unread: text[pos, len) */
+	char *text;
 	size_t pos, len, cap;
-	uint64_t reads; /* how often more was read */
+	/* how often more was read */
+	uint64_t reads;
 	int input_ended;
-	int torn; /* at the end: the last line has no newline, and was not handed out */
+	/* at the end: the last line has no newline, and was not handed out */
+	int torn;
 };
 void ht_lines_fini(struct ht_lines *lines);
 /**

@@ -40,9 +40,11 @@ struct ht_block {
  */
 struct ht_blocks {
 	uint32_t *next;
-	struct ht_block *block; /* with pointers only */
+	/* with pointers only */
+	struct ht_block *block;
 	uint32_t count, cap, block_cap;
-	uint32_t first_free; /* number + 1; 0 = none */
+	/* number + 1; 0 = none */
+	uint32_t first_free;
 };
 void ht_blocks_fini(struct ht_blocks *blocks);
 /** ht_blocks_take() - a number not in use into @number; 0, -ENOMEM or -E2BIG. */
@@ -52,7 +54,8 @@ void ht_blocks_give_back(struct ht_blocks *blocks, uint32_t number);
 /** struct ht_map - 64-bit key to 32-bit value; open addressing, deletes by shifting back. */
 struct ht_map {
 	uint64_t *key;
-	uint32_t *value; /* value + 1; 0 = empty slot */
+	/* value + 1; 0 = empty slot */
+	uint32_t *value;
 	uint64_t slots, used;
 	uint64_t factor;
 };

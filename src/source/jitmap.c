@@ -29,18 +29,23 @@
 #define RECORD_MAX (16u << 20)
 
 struct tail {
-	int fd;       /* -1: not open */
-	uint64_t at;  /* read so far */
-	int given_up; /* it makes no sense, or is another's */
+	/* -1: not open */
+	int fd;
+	/* read so far */
+	uint64_t at;
+	/* it makes no sense, or is another's */
+	int given_up;
 };
 
 struct jitmap {
 	pid_t pid, own_pid;
-	int root; /* of the program, kept: once it has ended nobody can open it */
+	/* of the program, kept: once it has ended nobody can open it */
+	int root;
 	uid_t uid;
 	struct tail map, dump;
 	uint64_t dump_looked_ns;
-	struct jit_code *sorted; /* by start, then number */
+	/* by start, then number */
+	struct jit_code *sorted;
 	size_t sorted_count, sorted_room;
 	struct jit_code recent[RECENT];
 	size_t recent_count;

@@ -16,10 +16,14 @@ struct jitmap;
 /** struct jit_code - one piece of code; lent until jitmap_free(). */
 struct jit_code {
 	uint64_t start, end;
-	uint32_t number;      /* of its row; unique */
-	uint32_t line;        /* 0: not known */
-	const char *function; /* never NULL */
-	const char *file;     /* NULL: not known */
+	/* of its row; unique */
+	uint32_t number;
+	/* 0: not known */
+	uint32_t line;
+	/* never NULL */
+	const char *function;
+	/* NULL: not known */
+	const char *file;
 };
 
 /**

@@ -31,18 +31,21 @@ enum { TAG_UDP, TAG_UNIX, TAG_TCP, TAG_CLIENT };
 
 struct client {
 	int fd;
-	uint64_t heard; /* when bytes came last, by the receiver's own count */
+	/* when bytes came last, by the receiver's own count */
+	uint64_t heard;
 	struct net_frames frames;
 };
 
 struct logs {
 	int epoll_fd, fds[SOCKETS_MAX];
-	int spare_fd; /* given up for a moment where no descriptor is left, to turn a sender away */
+	/* given up for a moment where no descriptor is left, to turn a sender away */
+	int spare_fd;
 	char *unix_path;
 	struct client *clients[LOGS_CLIENTS_MAX];
 	uint64_t heard;
 	atomic_uint_fast64_t received, bytes, malformed, dropped, truncated, refused_clients;
-	atomic_uint_fast64_t kernel_dropped[2]; /* by TAG_UDP, TAG_UNIX: the kernel's own counts */
+	/* by TAG_UDP, TAG_UNIX: the kernel's own counts */
+	atomic_uint_fast64_t kernel_dropped[2];
 	char data[LOGS_LINE_MAX];
 };
 

@@ -21,20 +21,26 @@ struct logs;
 
 /** struct logs_opt - where to listen; what is 0 or NULL is left out. */
 struct logs_opt {
-	const char *address; /* IP to bind, NULL = 127.0.0.1 */
+	/* IP to bind, NULL = 127.0.0.1 */
+	const char *address;
 	uint16_t udp_port, tcp_port;
-	const char *unix_path; /* an old socket there is replaced, a file is not */
+	/* an old socket there is replaced, a file is not */
+	const char *unix_path;
 };
 
 /** struct logs_stats - received = handed over + malformed + dropped. */
 struct logs_stats {
 	uint64_t received, bytes;
-	uint64_t malformed;      /* not UTF-8, or empty */
-	uint64_t dropped;        /* refused by the sink */
-	uint64_t kernel_dropped; /* found no room in a socket's buffer; not in @received */
+	/* not UTF-8, or empty */
+	uint64_t malformed;
+	/* refused by the sink */
+	uint64_t dropped;
+	/* found no room in a socket's buffer; not in @received */
+	uint64_t kernel_dropped;
 	/* came longer than LOGS_LINE_MAX, or a sender ended in the middle of one */
 	uint64_t truncated;
-	uint64_t refused_clients; /* TCP senders that were closed for a new one */
+	/* TCP senders that were closed for a new one */
+	uint64_t refused_clients;
 };
 
 /** logs_open() - bind all sockets of @opt. -EADDRINUSE with the port. Release with logs_close(). */

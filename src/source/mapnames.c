@@ -26,7 +26,8 @@
 /* Who asked: by the hash that the kernel gave the stack. */
 struct asker {
 	uint64_t hash;
-	const char *function, *module; /* interned; module may be NULL */
+	/* interned; module may be NULL */
+	const char *function, *module;
 };
 
 struct watched {
@@ -39,10 +40,12 @@ struct mapnames {
 	struct bpfstack *stack;
 	struct watched processes[PROCESSES_MAX];
 	size_t process_count;
-	struct asker *askers; /* by hash */
+	/* by hash */
+	struct asker *askers;
 	size_t asker_count, asker_cap;
 	struct intern texts;
-	int failed; /* no memory while records came in */
+	/* no memory while records came in */
+	int failed;
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -276,7 +279,8 @@ static int take_stack(void *ctx, const struct wire_stack *record)
 /* An extent (stack) or a name over [start, end), the newer the higher time_ns. */
 struct layer {
 	uint64_t start, end, time_ns, stack;
-	const char *name; /* NULL: an extent; "": names were taken away. Lent from the arena */
+	/* NULL: an extent; "": names were taken away. Lent from the arena */
+	const char *name;
 };
 
 struct layers {

@@ -23,14 +23,19 @@
 #define CLOCK_NS NS_PER_S /* how often wall clock is compared with the records' clock */
 
 struct netcap {
-	struct netcap_bpf *bpf; /* one of the two */
+	/* one of the two */
+	struct netcap_bpf *bpf;
 	struct netcap_packet *packet;
-	char why[512]; /* not BPF */
+	/* not BPF */
+	char why[512];
 	struct netcap_flows *flows;
 	uint64_t clock_read_ns, drained_ns, swept_ns;
-	uint64_t lost_events; /* at the last sweep */
-	int sweeps;           /* still to do */
-	int busy;             /* the last drain found something */
+	/* at the last sweep */
+	uint64_t lost_events;
+	/* still to do */
+	int sweeps;
+	/* the last drain found something */
+	int busy;
 	/* while polling */
 	struct netcap_sink *sink;
 	struct err *err;

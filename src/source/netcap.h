@@ -59,19 +59,28 @@ struct netcap_opt {
 	const uint16_t *skip_remote_ports;
 	size_t skip_remote_port_count;
 	enum netcap_backend backend;
-	uint32_t ring_bytes;      /* room for a burst, a power of two; 0 = 64 MiB */
-	uint32_t connections_max; /* at a time; 0 = 16384 */
+	/* room for a burst, a power of two; 0 = 64 MiB */
+	uint32_t ring_bytes;
+	/* at a time; 0 = 16384 */
+	uint32_t connections_max;
 };
 
 /** struct netcap_conn - lent. */
 struct netcap_conn {
-	uint64_t conn;      /* from 0 in order of appearance; never used again */
-	uint64_t cookie;    /* the kernel's name of the socket; NETCAP_PACKET: a number of ours */
-	uint64_t time_ns;   /* wall clock */
-	uint32_t pid;       /* who connected, or who listened; 0 = unknown */
-	uint16_t node_port; /* the watched port its process listens on; 0 = recorded by pid */
-	uint8_t local_initiated; /* 1 = connect, 0 = accept */
-	uint8_t attached_late;   /* was open before recording began */
+	/* from 0 in order of appearance; never used again */
+	uint64_t conn;
+	/* the kernel's name of the socket; NETCAP_PACKET: a number of ours */
+	uint64_t cookie;
+	/* wall clock */
+	uint64_t time_ns;
+	/* who connected, or who listened; 0 = unknown */
+	uint32_t pid;
+	/* the watched port its process listens on; 0 = recorded by pid */
+	uint16_t node_port;
+	/* 1 = connect, 0 = accept */
+	uint8_t local_initiated;
+	/* was open before recording began */
+	uint8_t attached_late;
 	struct net_addr local, remote;
 };
 
@@ -138,18 +147,28 @@ int netcap_poll(struct netcap *cap, int timeout_ms, struct netcap_sink *sink, st
  * aside.
  */
 struct netcap_stats {
-	uint64_t segments[2], bytes[2]; /* seen on recorded connections */
-	uint64_t delivered_bytes[2];    /* handed to the sink */
-	uint64_t lost_segments[2],
-		lost_bytes[2];       /* found no room in the ring; NETCAP_PACKET: bytes of gaps */
-	uint64_t duplicate_bytes[2]; /* sent again by TCP, counted in bytes */
-	uint64_t gaps[2], gap_bytes[2];         /* told to the sink, "before" ones left out */
-	uint64_t unreadable;                    /* payload that the kernel would not copy */
-	uint64_t refused_connections;           /* no entry left in the kernel's table */
-	uint64_t lost_events;                   /* openings and closings that found no room */
-	uint64_t bad_records, unknown_segments; /* left out: broke a rule, of no known connection */
-	uint64_t opened, open, closed, nodes;   /* connections; node processes now */
-	uint64_t ring_bytes, ring_high_water;   /* size and most used */
+	/* seen on recorded connections */
+	uint64_t segments[2], bytes[2];
+	/* handed to the sink */
+	uint64_t delivered_bytes[2];
+	/* found no room in the ring; NETCAP_PACKET: bytes of gaps */
+	uint64_t lost_segments[2], lost_bytes[2];
+	/* sent again by TCP, counted in bytes */
+	uint64_t duplicate_bytes[2];
+	/* told to the sink, "before" ones left out */
+	uint64_t gaps[2], gap_bytes[2];
+	/* payload that the kernel would not copy */
+	uint64_t unreadable;
+	/* no entry left in the kernel's table */
+	uint64_t refused_connections;
+	/* openings and closings that found no room */
+	uint64_t lost_events;
+	/* left out: broke a rule, of no known connection */
+	uint64_t bad_records, unknown_segments;
+	/* connections; node processes now */
+	uint64_t opened, open, closed, nodes;
+	/* size and most used */
+	uint64_t ring_bytes, ring_high_water;
 	/*
 	 * NETCAP_PACKET only: packets of whatever connection that found no room; connections whose
 	 * process was gone before it could be told, left out; listening processes that this user

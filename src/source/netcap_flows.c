@@ -15,17 +15,22 @@
 /* One direction of a connection. */
 struct way {
 	struct net_order order;
-	uint32_t lost;     /* the kernel's count at the last record */
-	uint8_t ring_full; /* what is missing now found no room */
+	/* the kernel's count at the last record */
+	uint32_t lost;
+	/* what is missing now found no room */
+	uint8_t ring_full;
 };
 
 struct flow {
-	struct flow *next; /* in its bucket */
+	/* in its bucket */
+	struct flow *next;
 	uint64_t cookie, conn;
 	struct net_addr local, remote;
 	uint8_t late;
-	uint8_t missing;   /* at the last sweep */
-	struct way way[2]; /* by WIRE_NET_IN, WIRE_NET_OUT */
+	/* at the last sweep */
+	uint8_t missing;
+	/* by WIRE_NET_IN, WIRE_NET_OUT */
+	struct way way[2];
 };
 
 /* A segment whose socket did not exist yet when it came. */
@@ -42,7 +47,8 @@ struct netcap_flows {
 	struct flow *bucket[BUCKETS];
 	int64_t clock_ns;
 	uint64_t conns;
-	struct early early[EARLY_MAX]; /* a ring: the oldest is dropped for a new one */
+	/* a ring: the oldest is dropped for a new one */
+	struct early early[EARLY_MAX];
 	unsigned early_next;
 	struct netcap_flows_stats stats;
 };

@@ -20,14 +20,16 @@ struct node {
 	struct process process;
 	uint16_t node_port;
 	uint8_t alive;
-	uint8_t announced; /* as one that listens; its children's ends are nobody's business */
+	/* as one that listens; its children's ends are nobody's business */
+	uint8_t announced;
 };
 
 struct listener {
 	struct net_addr at;
 	uint64_t inode;
 	struct netcap_owner_who who;
-	int ignored; /* another port of a node: what it accepts there (RPC) is not recorded */
+	/* another port of a node: what it accepts there (RPC) is not recorded */
+	int ignored;
 };
 
 struct open_socket {
@@ -44,14 +46,21 @@ struct list {
 struct netcap_owner {
 	uint16_t ports[NETCAP_PORTS_MAX];
 	size_t port_count;
-	struct proc_sockets sockets; /* sorted by their ports */
-	struct list processes;       /* struct process */
-	struct list nodes;           /* struct node */
-	struct list listeners;       /* struct listener */
-	struct list inodes;          /* struct open_socket, sorted by inode, of nodes */
-	struct list addresses;       /* struct net_addr, this machine's */
+	/* sorted by their ports */
+	struct proc_sockets sockets;
+	/* struct process */
+	struct list processes;
+	/* struct node */
+	struct list nodes;
+	/* struct listener */
+	struct list listeners;
+	/* struct open_socket, sorted by inode, of nodes */
+	struct list inodes;
+	/* struct net_addr, this machine's */
+	struct list addresses;
 	size_t hidden;
-	uint32_t last_pid[NETCAP_PORTS_MAX]; /* who listened on the port */
+	/* who listened on the port */
+	uint32_t last_pid[NETCAP_PORTS_MAX];
 	/* while looking */
 	uint64_t wanted;
 	struct netcap_owner_who finder;

@@ -14,7 +14,8 @@
 struct netcap_owner;
 
 struct netcap_owner_who {
-	uint32_t pid; /* 0 = this user may not see */
+	/* 0 = this user may not see */
+	uint32_t pid;
 	uint16_t node_port;
 };
 

@@ -47,7 +47,8 @@ struct pair {
 struct answer {
 	struct pair pair;
 	uint32_t seq;
-	int rc; /* 1 = recorded, 0 = not */
+	/* 1 = recorded, 0 = not */
+	int rc;
 	struct netcap_owner_who who;
 };
 #define ANSWERS 1024u /* the oldest is dropped for a new one */
@@ -58,12 +59,18 @@ struct netcap_packet {
 	uint64_t answer_count;
 	uint8_t *ring;
 	uint32_t blocks;
-	uint32_t block;               /* the next one to be read */
-	struct tpacket3_hdr *at;      /* the next packet in it; NULL = its first */
-	uint32_t left;                /* packets of it, @at included */
-	uint32_t loopback;            /* interface index */
-	uint64_t packets, kept;       /* read; that the kernel says it kept */
-	uint64_t dropped, high_water; /* packets; bytes */
+	/* the next one to be read */
+	uint32_t block;
+	/* the next packet in it; NULL = its first */
+	struct tpacket3_hdr *at;
+	/* packets of it, @at included */
+	uint32_t left;
+	/* interface index */
+	uint32_t loopback;
+	/* read; that the kernel says it kept */
+	uint64_t packets, kept;
+	/* packets; bytes */
+	uint64_t dropped, high_water;
 	struct netcap_flows *flows;
 	struct netcap_owner *owner;
 	struct netcap_track *track;
@@ -72,13 +79,17 @@ struct netcap_packet {
 	 * glance
 	 */
 	uint64_t around_ns, look_after_ns, glance_after_ns;
-	uint64_t looked_wall_ns, looks; /* wall clock at the last look's beginning; their number */
-	uint64_t asked_looks;           /* of looks when the packet at the front was refused */
-	int asked;                      /* the packet at the front waits for a look */
-	struct pair *unknown,
-		*unknown_before; /* connections that are open and were not seen to begin */
+	/* wall clock at the last look's beginning; their number */
+	uint64_t looked_wall_ns, looks;
+	/* of looks when the packet at the front was refused */
+	uint64_t asked_looks;
+	/* the packet at the front waits for a look */
+	int asked;
+	/* connections that are open and were not seen to begin */
+	struct pair *unknown, *unknown_before;
 	size_t unknown_count, unknown_before_count, unknown_cap, unknown_before_cap;
-	struct wire_net_process *events; /* of the first look, until there is a sink */
+	/* of the first look, until there is a sink */
+	struct wire_net_process *events;
 	size_t event_count;
 	int adopted;
 	/* while looking */

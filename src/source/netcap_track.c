@@ -17,14 +17,17 @@
  * ends.
  */
 struct tracked {
-	struct tracked *next; /* in its bucket, or of the free ones */
+	/* in its bucket, or of the free ones */
+	struct tracked *next;
 	struct net_addr local, remote;
-	struct wire_net_socket socket; /* its last word */
+	/* its last word */
+	struct wire_net_socket socket;
 	uint32_t acked[2], fin_at[2];
 	uint8_t started[2], fin[2];
 	/* a connection that asks is one once it asks, one that is asked for once it is confirmed */
 	uint8_t told;
-	uint8_t missing; /* from the table of sockets, how many looks in a row */
+	/* from the table of sockets, how many looks in a row */
+	uint8_t missing;
 	uint64_t last_ns, dropped_before;
 };
 

@@ -23,7 +23,8 @@ enum netcap_track_way {
 
 struct netcap_track_opt {
 	uint32_t connections_max;
-	const uint16_t *skip_remote_ports; /* copied */
+	/* copied */
+	const uint16_t *skip_remote_ports;
 	size_t skip_remote_port_count;
 	/**
 	 * @whose: who sent @syn: 1 and *@who = recorded, 0 = not, -ENOENT = nobody knows any
@@ -35,8 +36,10 @@ struct netcap_track_opt {
 };
 
 struct netcap_track_stats {
-	uint64_t segments[2], bytes[2]; /* of recorded connections, as captured */
-	uint64_t refused, unowned; /* connections: no room; whose they were could not be told */
+	/* of recorded connections, as captured */
+	uint64_t segments[2], bytes[2];
+	/* connections: no room; whose they were could not be told */
+	uint64_t refused, unowned;
 };
 
 struct netcap_track;

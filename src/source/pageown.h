@@ -21,16 +21,22 @@
 struct pageown;
 
 struct pageown_opt {
-	uint32_t stacks_max;  /* distinct stacks that are told apart; 0 = 65536, at most 4 Mi */
-	uint32_t frame_words; /* room for their frames; 0 = 32 a stack */
-	uint32_t windows_max; /* 64 KiB stretches in which mapped files are followed; 0 = 65536 */
+	/* distinct stacks that are told apart; 0 = 65536, at most 4 Mi */
+	uint32_t stacks_max;
+	/* room for their frames; 0 = 32 a stack */
+	uint32_t frame_words;
+	/* 64 KiB stretches in which mapped files are followed; 0 = 65536 */
+	uint32_t windows_max;
 	/* of unwind tables; 0 = by what is followed when it is loaded, 16 MiB at least */
 	uint32_t table_bytes;
-	const char *cache_dir; /* of tables, as unwind_rows_new() */
+	/* of tables, as unwind_rows_new() */
+	const char *cache_dir;
 	/* processes of that name (15 bytes count) are taken up by the kernel side as they exec */
 	const char *take_name;
-	int take_children; /* and their children */
-	int tell_execs;    /* PAGES_EXEC of every process of the machine */
+	/* and their children */
+	int take_children;
+	/* PAGES_EXEC of every process of the machine */
+	int tell_execs;
 };
 
 enum pageown_event_kind { PAGES_FORKED, PAGES_EXECED, PAGES_ENDED };
@@ -120,15 +126,21 @@ int pageown_follows(struct pageown *pages, pid_t pid);
 
 /** What was found and what it takes; for `check`, tests and benchmarks. */
 struct pageown_info {
-	uint64_t counters[16]; /* by enum wire_pages_counter */
-	uint64_t missed;       /* events that the kernel skipped */
+	/* by enum wire_pages_counter */
+	uint64_t counters[16];
+	/* events that the kernel skipped */
+	uint64_t missed;
 	uint64_t owner_bytes, kernel_bytes;
 	uint32_t stacks, stacks_max, verified_instructions_max;
 	uint64_t pool_words, pool_words_max;
-	uint64_t table_room;                    /* for unwind tables, bytes */
-	uint32_t tables_left_out;               /* files whose table found no room */
-	int migration, faults, each_rss_change; /* what this kernel tells */
-	uint64_t runs, run_ns;                  /* while kernel.bpf_stats_enabled is set */
+	/* for unwind tables, bytes */
+	uint64_t table_room;
+	/* files whose table found no room */
+	uint32_t tables_left_out;
+	/* what this kernel tells */
+	int migration, faults, each_rss_change;
+	/* while kernel.bpf_stats_enabled is set */
+	uint64_t runs, run_ns;
 };
 int pageown_info(struct pageown *pages, struct pageown_info *info, struct err *err);
 

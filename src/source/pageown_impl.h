@@ -43,7 +43,8 @@ struct pageown_image {
 
 /** Where an address of an image led to: most of a stack's frames are those of the stack before. */
 struct pageown_known {
-	uint64_t addr; /* its highest bit: an exact one */
+	/* its highest bit: an exact one */
+	uint64_t addr;
 	uint64_t changed;
 	const struct pageown_image *image;
 	const struct page_frame *frame;
@@ -58,7 +59,8 @@ struct pageown_root {
 
 /** Which stack each page had at the last walk, by virtual address: 2 MiB at a time. */
 struct sticky_block {
-	uint64_t number; /* address >> 21 */
+	/* address >> 21 */
+	uint64_t number;
 	uint32_t stack[512];
 };
 struct sticky {
@@ -71,13 +73,15 @@ struct sticky {
 #define ANCESTORS_MAX 4
 struct followed {
 	pid_t pid;
-	pid_t ancestors[ANCESTORS_MAX]; /* whose memory it got by fork, the nearest first */
+	/* whose memory it got by fork, the nearest first */
+	pid_t ancestors[ANCESTORS_MAX];
 	size_t ancestor_count;
 	uint32_t epoch;
 	int children, late, ended, first_walk_done;
 	struct target target;
 	int pagemap;
-	struct pageown_image *image; /* the current one */
+	/* the current one */
+	struct pageown_image *image;
 	struct sticky *sticky;
 	struct page_process *last;
 };
@@ -85,7 +89,8 @@ struct followed {
 enum { STACK_USED, STACK_LEAVING, STACK_GIVEN };
 struct given {
 	uint32_t id;
-	uint64_t ns; /* head.first_ns of the stack before */
+	/* head.first_ns of the stack before */
+	uint64_t ns;
 };
 
 struct pageown {
@@ -97,7 +102,8 @@ struct pageown {
 	struct bpftables *tables;
 	struct bpfstack_events *announcements;
 	struct ring_buffer *ring;
-	uint64_t looked_ns; /* at all mappings */
+	/* at all mappings */
+	uint64_t looked_ns;
 	int epoll;
 	int migration, faults, each_rss_change;
 
@@ -124,23 +130,30 @@ struct pageown {
 	struct intern strings;
 	struct page_frame **frames;
 	struct pageown_known known[PAGEOWN_KNOWN];
-	uint64_t places_changed; /* a count */
+	/* a count */
+	uint64_t places_changed;
 	struct idtab frame_tab;
 	size_t frame_count, frame_cap, frames_sweep_at;
 	uint32_t frame_numbers;
-	struct page_stack **stacks; /* by the kernel's number */
-	uint32_t stacks_seen;       /* numbers below were looked at */
+	/* by the kernel's number */
+	struct page_stack **stacks;
+	/* numbers below were looked at */
+	uint32_t stacks_seen;
 	uint32_t stack_numbers;
-	uint8_t *state;      /* of each number: STACK_* */
-	uint32_t *leaving;   /* whose hash is forgotten since a moment */
-	struct given *given; /* that wait in the kernel side's rings */
+	/* of each number: STACK_* */
+	uint8_t *state;
+	/* whose hash is forgotten since a moment */
+	uint32_t *leaving;
+	/* that wait in the kernel side's rings */
+	struct given *given;
 	size_t leaving_count, given_count;
 	uint64_t gave_back_ns;
 
 	/* of a walk */
 	int kpageflags;
 	uint64_t zero_pfn, huge_zero_pfn;
-	uint64_t *seen; /* a bit a page */
+	/* a bit a page */
+	uint64_t *seen;
 
 	/*
 	 * What changes with processes and mappings is done by a thread of its own, at once: until
@@ -150,10 +163,12 @@ struct pageown {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	int running, consuming;
-	uint64_t took; /* a count of what was news: events, stacks, mappings */
-	atomic_int drop,
-		stopping; /* privileges: to be done by the thread itself; that it is to end */
-	int told, wake;   /* eventfds: to whoever polls, to the thread */
+	/* a count of what was news: events, stacks, mappings */
+	uint64_t took;
+	/* privileges: to be done by the thread itself; that it is to end */
+	atomic_int drop, stopping;
+	/* eventfds: to whoever polls, to the thread */
+	int told, wake;
 	struct pageown_event *events;
 	size_t event_count, event_cap;
 	char log[16 << 10];

@@ -16,15 +16,16 @@ enum { COUNTED = PAGES_HUGETLB + 1 }; /* kinds that stand in page tables */
 struct cell {
 	uint32_t label, stack;
 	uint32_t pages[COUNTED];
-	uint32_t again
-		[COUNTED]; /* those of them that another process has, too, and was asked before */
+	/* those of them that another process has, too, and was asked before */
+	uint32_t again[COUNTED];
 };
 #define MISSING (1u << 31)
 
 /* A mapping. */
 struct mapping {
 	uint64_t start, end;
-	uint32_t label; /* number of its name */
+	/* number of its name */
+	uint32_t label;
 	uint8_t is_file, hugetlb, shmem_known, shmem;
 };
 
@@ -38,22 +39,28 @@ struct walk {
 	struct idtab cell_tab;
 	size_t cell_count, cell_cap, cell_last;
 	int no_memory;
-	unsigned settling; /* waits for pages that are being moved */
-	size_t at;         /* of f among the processes */
-	uint32_t stacks;   /* numbers of the kernel side, and room for those to come */
+	/* waits for pages that are being moved */
+	unsigned settling;
+	/* of f among the processes */
+	size_t at;
+	/* numbers of the kernel side, and room for those to come */
+	uint32_t stacks;
 	struct sticky *fresh;
 	struct sticky_block *old_block, *new_block;
 	uint64_t block_number;
 	struct wire_pages_window window, window_before;
-	uint64_t window_number; /* of window; window_before is the one below */
-	uint64_t folio_number;  /* the window whose pages' folio was asked for last */
+	/* of window; window_before is the one below */
+	uint64_t window_number;
+	/* the window whose pages' folio was asked for last */
+	uint64_t folio_number;
 	uint32_t folio_stack;
-	uint64_t huge_number; /* the 2 MiB whose owner was asked for last */
+	/* the 2 MiB whose owner was asked for last */
+	uint64_t huge_number;
 	uint32_t huge_stack;
 	uint64_t *entries;
 	struct page_process *fresh_process;
-	uint32_t *seen_cache, *seen_anon,
-		*seen_kernel; /* pages of a stack that somebody has mapped; over all processes */
+	/* pages of a stack that somebody has mapped; over all processes */
+	uint32_t *seen_cache, *seen_anon, *seen_kernel;
 };
 
 /**

@@ -24,19 +24,32 @@ struct sampler;
 	196608u /* with the tables of rows and stacks below 64 MiB when all are full */
 
 struct sampler_opt {
-	uint64_t sample_bytes; /* 0 = SAMPLER_BYTES, SAMPLE_BYTES_MAX at most; 1 = all */
-	uint32_t sample_every; /* not 0: one call in so many, of whatever size; at most 2^20 */
-	uint64_t bytes_min, bytes_max; /* inclusive; bytes_max 0 = no limit */
-	int track;                     /* what is live is followed: frees are probed, too */
-	int events;                    /* for sampler_events() */
-	int windows;                   /* for sampler_activity_*() */
-	int no_session;                /* as on kernels before 6.13 */
-	int kernel;                    /* the kernel's own allocations, no process's */
-	size_t kernel_pids;            /* of so many processes' system calls alone; 0: all */
-	uint32_t tid;                  /* of this thread alone; 0: all */
-	const char *comm;              /* of threads of this name alone; NULL: all */
-	uint32_t rows_max, live_max;   /* 0 = the defaults */
-	const char *cache_dir;         /* of unwind tables, as unwind_rows_new() */
+	/* 0 = SAMPLER_BYTES, SAMPLE_BYTES_MAX at most; 1 = all */
+	uint64_t sample_bytes;
+	/* not 0: one call in so many, of whatever size; at most 2^20 */
+	uint32_t sample_every;
+	/* inclusive; bytes_max 0 = no limit */
+	uint64_t bytes_min, bytes_max;
+	/* what is live is followed: frees are probed, too */
+	int track;
+	/* for sampler_events() */
+	int events;
+	/* for sampler_activity_*() */
+	int windows;
+	/* as on kernels before 6.13 */
+	int no_session;
+	/* the kernel's own allocations, no process's */
+	int kernel;
+	/* of so many processes' system calls alone; 0: all */
+	size_t kernel_pids;
+	/* of this thread alone; 0: all */
+	uint32_t tid;
+	/* of threads of this name alone; NULL: all */
+	const char *comm;
+	/* 0 = the defaults */
+	uint32_t rows_max, live_max;
+	/* of unwind tables, as unwind_rows_new() */
+	const char *cache_dir;
 };
 
 struct sampler *sampler_new(const struct sampler_opt *opt, struct err *err);
@@ -60,23 +73,32 @@ enum sampler_site_kind { SAMPLER_EMULATED, SAMPLER_STEPPED, SAMPLER_NOP5 };
 
 /** struct sampler_function - one function of one process that can be probed. */
 struct sampler_function {
-	char *module; /* path as mapped */
-	char *name;   /* as the file spells it */
+	/* path as mapped */
+	char *module;
+	/* as the file spells it */
+	char *name;
 	uint64_t vaddr, bytes;
-	uint64_t site; /* offset of the probe from the entry */
-	int64_t leads_to
-		[2];      /* from the probe on: what its instruction leads to; 0 = nothing more */
-	uint64_t file_at; /* place of the probe in the file */
+	/* offset of the probe from the entry */
+	uint64_t site;
+	/* from the probe on: what its instruction leads to; 0 = nothing more */
+	int64_t leads_to[2];
+	/* place of the probe in the file */
+	uint64_t file_at;
 	enum sampler_site_kind kind;
 	int is_free;
-	int is_hook;     /* called for what the allocator itself samples */
-	uint64_t cookie; /* without its number */
-	char *attach;    /* the file to attach to */
-	int is_usdt;     /* a static probe of the otel_memory contract: */
+	/* called for what the allocator itself samples */
+	int is_hook;
+	/* without its number */
+	uint64_t cookie;
+	/* the file to attach to */
+	char *attach;
+	/* a static probe of the otel_memory contract: */
+	int is_usdt;
 	/* place in the file of what tells the program that somebody looks; 0 = none */
 	uint64_t semaphore_at;
 	struct wire_sample_usdt usdt;
-	uint32_t number; /* once attached */
+	/* once attached */
+	uint32_t number;
 };
 struct sampler_functions {
 	struct sampler_function *all;
@@ -90,19 +112,22 @@ struct sampler_functions {
 void sampler_functions_fini(struct sampler_functions *functions);
 
 struct sampler_want {
-	const char *program; /* functions of this file alone; NULL: of all that are mapped */
+	/* functions of this file alone; NULL: of all that are mapped */
+	const char *program;
 	/*
 	 * NAME, or NAME:SIZEARG or NAME:SIZEARG,TIMESARG (numbers from 0); NULL: every allocator's
 	 */
 	const char *function;
-	const char *allocator; /* one of sampler_allocators alone; NULL: all */
+	/* one of sampler_allocators alone; NULL: all */
+	const char *allocator;
 	int track;
 	/*
 	 * every call is wanted, not what allocators sample by themselves: no hooks but Go's and
 	 * HotSpot's
 	 */
 	int calls_only;
-	int allow_nop5; /* also where a probe can stand on a nop of five bytes alone */
+	/* also where a probe can stand on a nop of five bytes alone */
+	int allow_nop5;
 };
 /** sampler_allocators - names that @allocator may have; ends with NULL. */
 extern const char *const sampler_allocators[];
@@ -179,13 +204,20 @@ int sampler_woken(struct sampler *sampler);
 void sampler_switch(struct sampler *sampler, int on);
 /** struct sampler_activity - what the processes did in a window. */
 struct sampler_activity {
-	double run_ns; /* on all processors */
-	double sleeps; /* of threads that call allocators: all that there was to do was done then */
-	double callers;    /* such threads, but for those that ended */
-	double ended_ns;   /* that these ran */
-	double pending;    /* of them, at work or made to wait when it ended */
-	double waited_ns;  /* that they were made to wait for a processor, and went on */
-	double pending_ns; /* for how long they had been by then, added up */
+	/* on all processors */
+	double run_ns;
+	/* of threads that call allocators: all that there was to do was done then */
+	double sleeps;
+	/* such threads, but for those that ended */
+	double callers;
+	/* that these ran */
+	double ended_ns;
+	/* of them, at work or made to wait when it ended */
+	double pending;
+	/* that they were made to wait for a processor, and went on */
+	double waited_ns;
+	/* for how long they had been by then, added up */
+	double pending_ns;
 	/* of a clock that ran with them: those that met them at work of their own, and in probes */
 	double own_ticks, probe_ticks;
 	/*
@@ -193,9 +225,10 @@ struct sampler_activity {
 	 * from the window before; of all with a clock, and of those that are known, calling or not
 	 */
 	double called_run_ns, covered_ns, known_called_ns, ticked_ns, known_run_ns;
+	/* pieces of about a millisecond, by how often they called */
 	struct {
 		double hits, run_ns;
-	} slice[WIRE_SAMPLE_SLICES]; /* pieces of about a millisecond, by how often they called */
+	} slice[WIRE_SAMPLE_SLICES];
 };
 /**
  * sampler_ticks_begin() - before a window's probes go in: a clock for the threads that called in
@@ -275,9 +308,12 @@ int sampler_locate(const struct sampler *sampler, uint32_t pid, uint64_t addr,
 
 /** struct sampler_cost - what the programs took. */
 struct sampler_cost {
-	uint64_t runs, run_ns; /* of BPF, while its statistics are on */
-	uint64_t missed; /* calls of theirs inside of one of them, which the kernel leaves out */
-	uint64_t kernel_bytes; /* memory of the tables now */
+	/* of BPF, while its statistics are on */
+	uint64_t runs, run_ns;
+	/* calls of theirs inside of one of them, which the kernel leaves out */
+	uint64_t missed;
+	/* memory of the tables now */
+	uint64_t kernel_bytes;
 };
 int sampler_cost(struct sampler *sampler, struct sampler_cost *cost, struct err *err);
 
@@ -287,7 +323,8 @@ int sampler_cost(struct sampler *sampler, struct sampler_cost *cost, struct err 
  */
 struct sampler_prices {
 	double emulated_ns, stepped_ns;
-	double tick_ns; /* of the clock of sampler_activity_begin(); 0: it cannot be had */
+	/* of the clock of sampler_activity_begin(); 0: it cannot be had */
+	double tick_ns;
 };
 /**
  * sampler_calibrate() - probe functions of our own for some ms. 0 or negative errno; cost: 100 ms,

@@ -28,43 +28,66 @@ int sampler_note_functions(struct sampler *sampler, struct samples *samples, str
 struct sampler_governor {
 	struct sampler *sampler;
 	struct samples *samples;
-	double budget;    /* of a CPU; 0 = no limit */
-	double tick_ns;   /* of sampler_calibrate() */
-	int only_measure; /* nothing is ever left out: frees have to be seen */
-	int of_kernel;    /* tracepoints, whose price is our programs' alone */
+	/* of a CPU; 0 = no limit */
+	double budget;
+	/* of sampler_calibrate() */
+	double tick_ns;
+	/* nothing is ever left out: frees have to be seen */
+	int only_measure;
+	/* tracepoints, whose price is our programs' alone */
+	int of_kernel;
 	uint64_t sample_bytes;
-	int of_hook;                   /* it is what an allocator itself keeps to */
-	uint64_t (*cpu_ns)(void *ctx); /* what the processes have used so far */
+	/* it is what an allocator itself keeps to */
+	int of_hook;
+	/* what the processes have used so far */
+	uint64_t (*cpu_ns)(void *ctx);
 	void *cpu_ctx;
-	double fraction;   /* of a CPU, at the last look */
-	uint64_t last_ns;  /* when the last window ended, after sampler_governor_end() */
-	uint64_t until_ns; /* when to be called again, or when sampler_woken() */
+	/* of a CPU, at the last look */
+	double fraction;
+	/* when the last window ended, after sampler_governor_end() */
+	uint64_t last_ns;
+	/* when to be called again, or when sampler_woken() */
+	uint64_t until_ns;
+
 	/* private */
-	int on, lasting, had_gap; /* probes are in, to stay, and were out before in this epoch */
-	double purse_ns;          /* CPU time that may be spent now */
-	double price_ns;          /* of a hit, at the last look */
-	double elsewhere_ns,
-		dearer; /* what it costs on functions of ours, and how many times as much here */
-	double ticks,
-		ticked_ns; /* of the clock in windows: not counted yet, and what they cost so far */
-	double every;      /* bytes a sample, of late */
-	int stays;         /* the window that is open was begun to stay */
-	double entry_ns,
-		edge_ns; /* what the last window cost while its probes went in; and out, too */
+
+	/* probes are in, to stay, and were out before in this epoch */
+	int on, lasting, had_gap;
+	/* CPU time that may be spent now */
+	double purse_ns;
+	/* of a hit, at the last look */
+	double price_ns;
+	/* what it costs on functions of ours, and how many times as much here */
+	double elsewhere_ns, dearer;
+	/* of the clock in windows: not counted yet, and what they cost so far */
+	double ticks, ticked_ns;
+	/* bytes a sample, of late */
+	double every;
+	/* the window that is open was begun to stay */
+	int stays;
+	/* what the last window cost while its probes went in; and out, too */
+	double entry_ns, edge_ns;
 	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
 	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns, epoch_hits;
-	struct sampler_window window; /* that is open, or comes next */
+	/* that is open, or comes next */
+	struct sampler_window window;
 	struct sampler_pace pace;
-	struct sampler_paced stay; /* of probes that stay in */
-	double span_ns;            /* of this epoch's windows and the gaps before them */
+	/* of probes that stay in */
+	struct sampler_paced stay;
+	/* of this epoch's windows and the gaps before them */
+	double span_ns;
 	/* of windows of late: sums, and what probes took of a CPU at most in one of them */
 	double late_on_ns, late_probes_ns, late_windows, late_most;
-	double longest_ns; /* that a window may be */
-	double unseen_ns;  /* at the end, after sampler_governor_end() */
-	uint64_t on_ns;    /* with probes, so far */
+	/* that a window may be */
+	double longest_ns;
+	/* at the end, after sampler_governor_end() */
+	double unseen_ns;
+	/* with probes, so far */
+	uint64_t on_ns;
 	int stats_fd;
 	uint64_t stats_until_ns, stats_next_ns;
-	double run_ns; /* of the programs, a hit */
+	/* of the programs, a hit */
+	double run_ns;
 	uint64_t random;
 };
 /** sampler_governor_init() - the probes are in, or, where there is a budget to keep to, held. */

@@ -35,7 +35,8 @@ struct found {
 const char *const sampler_allocators[] = { "glibc", "jemalloc", "tcmalloc", "mimalloc",
 					   "go",    "hotspot",  "rust",     NULL };
 static const struct {
-	const char *function; /* a name, or what one begins with where it ends in * */
+	/* a name, or what one begins with where it ends in * */
+	const char *function;
 	unsigned allocator;
 } families[] = {
 	{ "malloc_trim", 0 },      { "mallocx", 1 },           { "je_mallocx", 1 },
@@ -46,12 +47,15 @@ static const struct {
 /* The search of one file. */
 struct search {
 	const struct sampler_want *want;
-	const char *wanted; /* the name alone */
+	/* the name alone */
+	const char *wanted;
 	size_t wanted_len;
 	struct spec custom;
-	int is_go; /* and left out, as frees were asked for */
+	/* and left out, as frees were asked for */
+	int is_go;
 	uint64_t hook_bytes;
-	unsigned families; /* bits: of which allocators it has functions */
+	/* bits: of which allocators it has functions */
+	unsigned families;
 	struct found *all;
 	size_t count, cap;
 	int failed;

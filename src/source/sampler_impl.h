@@ -23,7 +23,8 @@ struct sampler_busy {
 	struct sampler_busy_thread {
 		uint32_t tid;
 		uint64_t run_us;
-		uint64_t cpu_ns; /* of all its life, when it was looked at; 0: it is gone */
+		/* of all its life, when it was looked at; 0: it is gone */
+		uint64_t cpu_ns;
 	} all[SAMPLER_TICKS_MAX];
 	unsigned count;
 };
@@ -33,11 +34,14 @@ void sampler_busy_add(struct sampler_busy *busy, uint32_t tid, uint64_t run_us);
 /** One probe or one link of several: a descriptor, or libbpf's own. */
 struct sampler_link {
 	struct bpf_link *link;
-	int fd; /* where @link is NULL */
+	/* where @link is NULL */
+	int fd;
 	uint32_t pid;
 	uint8_t is_free;
-	uint32_t number; /* of its function, or of one of them */
-	uint64_t hits;   /* when it is about to go */
+	/* of its function, or of one of them */
+	uint32_t number;
+	/* when it is about to go */
+	uint64_t hits;
 };
 
 struct sampler {
@@ -46,19 +50,28 @@ struct sampler {
 	struct sample_bpf *skeleton;
 	struct bpfstack_events *events;
 	struct ring_buffer *ring;
-	struct kernel_names *kernel_names; /* NULL: not of the kernel, or hidden from us */
-	int session, multi;                /* the newer kinds of links can be used */
-	int windows;                       /* one link of many probes each */
-	int held;                          /* attaching only tries */
-	int hurries;                       /* before all others, until the window is over */
-	struct bpf_link *switches;         /* what the processes do in windows is watched by it */
-	uint32_t window;                   /* number of the last one */
+	/* NULL: not of the kernel, or hidden from us */
+	struct kernel_names *kernel_names;
+	/* the newer kinds of links can be used */
+	int session, multi;
+	/* one link of many probes each */
+	int windows;
+	/* attaching only tries */
+	int held;
+	/* before all others, until the window is over */
+	int hurries;
+	/* what the processes do in windows is watched by it */
+	struct bpf_link *switches;
+	/* number of the last one */
+	uint32_t window;
+	/* clocks of threads, while a window is open */
 	struct sampler_tick {
 		int fd;
 		uint32_t tid;
-	} ticks[SAMPLER_TICKS_MAX]; /* clocks of threads, while a window is open */
+	} ticks[SAMPLER_TICKS_MAX];
 	unsigned tick_count;
-	struct sampler_busy callers; /* threads that called most in the last window */
+	/* threads that called most in the last window */
+	struct sampler_busy callers;
 	struct ring_buffer *wake;
 	int woken;
 	unsigned square_shift, count_shift;

@@ -136,14 +136,20 @@ void sampler_pace_begin(struct sampler_pace *p)
 
 /* What the sums tell of the time between windows, and of what is the processes' own in windows. */
 struct told {
-	double use; /* of CPUs, without probes */
+	/* of CPUs, without probes */
+	double use;
+
 	/* of the threads that call, as far as they are known: */
-	double run_ns, hits, took_ns; /* in windows, and what probes took of that */
-	double whole_ns;              /* what they would have run in the windows without probes */
+
+	/* in windows, and what probes took of that */
+	double run_ns, hits, took_ns;
+	/* what they would have run in the windows without probes */
+	double whole_ns;
 	double probes_ns;
-	double work,
-		error;  /* what they got done in windows, of what they would have without probes */
-	double fastest; /* the same, did they nothing but call the fastest allocator */
+	/* what they got done in windows, of what they would have without probes */
+	double work, error;
+	/* the same, did they nothing but call the fastest allocator */
+	double fastest;
 	double undone, held, waits;
 };
 

@@ -32,9 +32,10 @@ struct sampler_slice {
  */
 struct sampler_window {
 	double on_ns, hits, price_ns;
-	double run_ns; /* CPU time of the processes in it, probes included */
-	double callers, ended_ns, sleeps, pending, pending_ns,
-		waited_ns; /* as struct sampler_activity */
+	/* CPU time of the processes in it, probes included */
+	double run_ns;
+	/* as struct sampler_activity */
+	double callers, ended_ns, sleeps, pending, pending_ns, waited_ns;
 	int sleeps_known;
 	/* of the clock that looked where they were, and what one of its ticks takes */
 	double own_ticks, probe_ticks, tick_ns;
@@ -42,7 +43,8 @@ struct sampler_window {
 	double called_run_ns, covered_ns, known_called_ns, ticked_ns, known_run_ns;
 	double off_ns, off_run_ns;
 	int knows_callers;
-	double known_off_ns; /* CPU time between windows of threads that called in the last one */
+	/* CPU time between windows of threads that called in the last one */
+	double known_off_ns;
 	struct sampler_slice slice[SAMPLER_SLICES];
 };
 
@@ -54,8 +56,8 @@ struct sampler_pace {
 	double called_run_ns, covered_ns, known_called_ns, ticked_ns, known_run_ns;
 	double known_on_ns, known_gap_ns, known_off_ns;
 	struct sampler_slice slice[SAMPLER_SLICES];
-	double dearer,
-		dearer_error; /* than elsewhere a probe was, by sums before; 0: nothing is known */
+	/* than elsewhere a probe was, by sums before; 0: nothing is known */
+	double dearer, dearer_error;
 };
 /** sampler_pace_begin() - new sums, which know of those before what a probe cost. */
 void sampler_pace_begin(struct sampler_pace *pace);
@@ -67,7 +69,8 @@ void sampler_pace_add(struct sampler_pace *pace, const struct sampler_window *wi
  */
 struct sampler_paced {
 	double pace, error;
-	double dearer; /* how many times as much as elsewhere a probe costs there */
+	/* how many times as much as elsewhere a probe costs there */
+	double dearer;
 	/* it was never done while a window was open, and not for want of processors of its own */
 	int is_starved;
 };

@@ -36,11 +36,14 @@ struct taking {
 	const struct target *target;
 	struct breakdown *b;
 	struct units units;
-	struct snapshot_run *scan; /* as the kernel told them, of the whole address space */
+	/* as the kernel told them, of the whole address space */
+	struct snapshot_run *scan;
 	size_t scan_count, scan_room, run_room, own_room;
-	char *page; /* a huge one */
+	/* a huge one */
+	char *page;
 	uint64_t blank_left;
-	int only_go; /* the one that manages memory here is Go's runtime */
+	/* the one that manages memory here is Go's runtime */
+	int only_go;
 	int nomem;
 };
 
@@ -125,7 +128,8 @@ static int add_huge(struct taking *t, uint64_t start, uint64_t end, uint32_t kin
 
 struct sharing {
 	struct taking *t;
-	uint64_t start, end; /* of the run that is being cut */
+	/* of the run that is being cut */
+	uint64_t start, end;
 	uint32_t kinds;
 	int rc;
 };

@@ -12,7 +12,8 @@
 #include "model/snapshot.h"
 
 struct snapshot_opt {
-	int freeze; /* stop every thread while it is read; the stall is told */
+	/* stop every thread while it is read; the stall is told */
+	int freeze;
 	/* CLOCK_MONOTONIC of the recording's start; 0: times are of that clock */
 	uint64_t time_zero_ns;
 	/*

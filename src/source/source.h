@@ -17,13 +17,16 @@
 struct source_heap;
 
 struct source_heap_opt {
-	uint64_t budget_bytes; /* of the shared file; 0 = 64 MiB */
-	int on_full;           /* enum wire_on_full */
+	/* of the shared file; 0 = 64 MiB */
+	uint64_t budget_bytes;
+	/* enum wire_on_full */
+	int on_full;
 	int free_stacks, stamp_every_event;
 	uint64_t sample_bytes;
 	/* of 127.0.0.1, where anybody there may read what is recorded; 0: not served */
 	uint16_t served_port;
-	int name_threads; /* somebody judges by names: they come with the events */
+	/* somebody judges by names: they come with the events */
+	int name_threads;
 };
 
 /** source_heap_new() - create, lay out and seal the shared file (way 1 of wire/heap_start.h). */
@@ -50,21 +53,30 @@ int source_heap_fd(const struct source_heap *heap);
 /** What the target says about itself; any thread, a few loads. */
 struct source_heap_state {
 	uint32_t target_pid;
-	uint32_t parent_pid; /* who started it; 0: not known */
-	int attached;        /* the library has mapped the file */
-	int exiting;         /* its exit hook ran */
-	int exec_called;     /* an exec may have replaced it */
-	int exec_entered;    /* and has not failed, as far as it went */
+	/* who started it; 0: not known */
+	uint32_t parent_pid;
+	/* the library has mapped the file */
+	int attached;
+	/* its exit hook ran */
+	int exiting;
+	/* an exec may have replaced it */
+	int exec_called;
+	/* and has not failed, as far as it went */
+	int exec_entered;
 	uint64_t peak_rss_bytes;
-	uint64_t end_rss_bytes, end_virtual_bytes; /* as it ended; 0: not known */
-	uint64_t own_bytes;                        /* the library's own mappings */
+	/* as it ended; 0: not known */
+	uint64_t end_rss_bytes, end_virtual_bytes;
+	/* the library's own mappings */
+	uint64_t own_bytes;
 	uint32_t modules_nameless;
-	int stamp_every_event;      /* times are exact, not within a beat */
-	uint64_t start_realtime_ns; /* wall clock of time 0; 0: not known */
-	uint64_t sample_bytes;      /* as of DEF_PROCESS */
-	char own_allocators
-		/* what the program carries itself and the library has hooked; "" = nothing */
-		[128];
+	/* times are exact, not within a beat */
+	int stamp_every_event;
+	/* wall clock of time 0; 0: not known */
+	uint64_t start_realtime_ns;
+	/* as of DEF_PROCESS */
+	uint64_t sample_bytes;
+	/* what the program carries itself and the library has hooked; "" = nothing */
+	char own_allocators[128];
 };
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);
 
@@ -212,11 +224,15 @@ int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_by
 
 struct source_heap_stats {
 	uint64_t events, allocations, frees, foreign_frees;
-	uint64_t waits;   /* records that waited for another ring (the alternation rule) */
-	uint64_t swapped; /* of these: frees that another block of the same address had taken */
-	uint64_t contradictions; /* of these: allocations of live addresses that nothing resolved */
+	/* records that waited for another ring (the alternation rule) */
+	uint64_t waits;
+	/* of these: frees that another block of the same address had taken */
+	uint64_t swapped;
+	/* of these: allocations of live addresses that nothing resolved */
+	uint64_t contradictions;
 	uint64_t lost_allocations, lost_bytes, lost_frees;
-	uint64_t producer_waits, producer_wait_ns; /* back-pressure, as the producers count it */
+	/* back-pressure, as the producers count it */
+	uint64_t producer_waits, producer_wait_ns;
 	uint32_t threads, stacks, modules, rings_closed, live_blocks;
 	uint64_t live_bytes;
 };

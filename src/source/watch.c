@@ -16,12 +16,14 @@ struct watch {
 	struct watch_opt opt;
 	struct breakdown *last;
 	struct proc_totals totals;
-	uint64_t time_ns, time_at_ns; /* of the last look: the clock's, and CLOCK_MONOTONIC's */
+	/* of the last look: the clock's, and CLOCK_MONOTONIC's */
+	uint64_t time_ns, time_at_ns;
 	uint64_t due_ns, reading_due_ns, opened_ns;
-	uint64_t read_ns,
-		other_cpu_ns; /* when mappings were read last, CPU spent on all else since */
+	/* when mappings were read last, CPU spent on all else since */
+	uint64_t read_ns, other_cpu_ns;
 	struct watch_cost cost;
-	uint64_t stack_start; /* of its program */
+	/* of its program */
+	uint64_t stack_start;
 	unsigned programs;
 };
 

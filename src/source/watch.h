@@ -25,18 +25,23 @@
 #define WATCH_BACK_NS 5000000000ull /* a clock that goes back by more was set, by less adjusted */
 
 struct watch_opt {
-	uint64_t period_ns;     /* 0 = WATCH_PERIOD_NS */
-	struct mapnames *names; /* lent; names for what is mapped meanwhile. NULL: by rules only */
+	/* 0 = WATCH_PERIOD_NS */
+	uint64_t period_ns;
+	/* lent; names for what is mapped meanwhile. NULL: by rules only */
+	struct mapnames *names;
 };
 
 struct watch_cost {
-	uint64_t looks, readings;  /* so far: all, and those of mappings */
-	uint64_t period_ns;        /* between readings of mappings now */
-	uint64_t reading_cpu_ns;   /* of the last one */
-	uint64_t cpu_ns, since_ns; /* all CPU so far, over that time */
-	uint64_t stall_ns,
-		/* longest system call that may make the target's mmap() wait: last, ever */
-		worst_stall_ns;
+	/* so far: all, and those of mappings */
+	uint64_t looks, readings;
+	/* between readings of mappings now */
+	uint64_t period_ns;
+	/* of the last one */
+	uint64_t reading_cpu_ns;
+	/* all CPU so far, over that time */
+	uint64_t cpu_ns, since_ns;
+	/* longest system call that may make the target's mmap() wait: last, ever */
+	uint64_t stall_ns, worst_stall_ns;
 };
 
 struct watch;

@@ -22,9 +22,11 @@
 
 /** Lowest and highest time of a block of ids, in memory for the newest block. */
 struct store_block {
-	uint64_t number; /* id / STORE_BLOCK_IDS */
+	/* id / STORE_BLOCK_IDS */
+	uint64_t number;
 	uint64_t min_ns, max_ns;
-	uint64_t min_chunk; /* of messages */
+	/* of messages */
+	uint64_t min_chunk;
 	/* of logs: the latest arrival; what a line itself says is its sender's clock */
 	uint64_t arrived_ns;
 	int dirty, any;
@@ -50,20 +52,28 @@ struct store {
 	sqlite3 *db;
 	int lock_fd, dir_fd, segment_fd;
 	struct store_limits limits;
-	uint64_t next_message, next_log, next_chunk,
-		first_connection; /* ids of this run start behind the stored ones */
-	uint64_t next_connection, connections_swept;  /* when empty ones were last looked for */
-	uint64_t segment, segment_len, segment_bytes; /* a new one begins at @segment_bytes */
-	int64_t retained_s;                           /* when age was last looked at, monotonic */
-	char *pending; /* payload bytes not yet written to the segment */
+	/* ids of this run start behind the stored ones */
+	uint64_t next_message, next_log, next_chunk, first_connection;
+	/* when empty ones were last looked for */
+	uint64_t next_connection, connections_swept;
+	/* a new one begins at @segment_bytes */
+	uint64_t segment, segment_len, segment_bytes;
+	/* when age was last looked at, monotonic */
+	int64_t retained_s;
+	/* payload bytes not yet written to the segment */
+	char *pending;
 	size_t pending_len, pending_cap;
-	unsigned rows; /* in the open transaction */
-	int dropped;   /* chunks went in it: segments may follow once it is committed */
+	/* in the open transaction */
+	unsigned rows;
+	/* chunks went in it: segments may follow once it is committed */
+	int dropped;
 	struct store_block message_block, log_block;
 	struct store_sets *sets;
-	uint64_t start_asked_ns, start_given_ns; /* of the newest connection */
+	/* of the newest connection */
+	uint64_t start_asked_ns, start_given_ns;
 	struct store_insert insert;
-	uint64_t addresses_kept; /* when those that nothing names were last looked for */
+	/* when those that nothing names were last looked for */
+	uint64_t addresses_kept;
 	/* addresses seen lately */
 	struct {
 		char text[64];
@@ -81,12 +91,14 @@ struct store_reader {
 	char *path;
 	int dir_fd;
 	sqlite3_stmt *message, *log;
-	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
+	/* CLOCK_MONOTONIC; 0: none */
+	uint64_t deadline_ns;
 	const atomic_int *stop;
 };
 
 struct store_page {
-	struct arena arena; /* texts */
+	/* texts */
+	struct arena arena;
 	struct store_message_row *messages;
 	struct store_log_row *logs;
 	size_t count, cap;

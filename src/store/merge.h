@@ -14,9 +14,12 @@ struct store_range {
 
 struct store_cursor {
 	sqlite3_stmt *stmt;
-	int is_set;    /* its rows are blocks of ids, else single ids */
-	uint64_t head; /* UINT64_MAX at the end */
-	uint64_t base; /* of the block at hand */
+	/* its rows are blocks of ids, else single ids */
+	int is_set;
+	/* UINT64_MAX at the end */
+	uint64_t head;
+	/* of the block at hand */
+	uint64_t base;
 	uint16_t *offsets;
 	unsigned count, at;
 };

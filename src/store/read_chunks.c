@@ -13,7 +13,8 @@ struct listing {
 	store_chunk_fn fn;
 	void *ctx;
 	uint64_t left;
-	int from_cursor; /* the connection at hand is the cursor's */
+	/* the connection at hand is the cursor's */
+	int from_cursor;
 };
 
 static int count_down(void *ctx, const struct store_chunk_row *chunk)
@@ -48,7 +49,8 @@ static int part(struct listing *list, const char *sql, uint64_t connection, uint
  * counter; signed, so that the place before the first of them has a number too.
  */
 struct bounds {
-	int cut, uncut; /* does the part have rows on that side of the cursor */
+	/* does the part have rows on that side of the cursor */
+	int cut, uncut;
 	int64_t counter, sender, id;
 };
 

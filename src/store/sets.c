@@ -22,7 +22,8 @@
 _Static_assert(STORE_SET_IDS == 1 << OFFSET_BITS, "an offset fits exactly");
 
 struct store_sets {
-	uint64_t block; /* id / STORE_SET_IDS */
+	/* id / STORE_SET_IDS */
+	uint64_t block;
 	size_t count;
 	/*
 	 * kind, a, b, offset from the highest bit down: sorted, the ids of a set stand together in

@@ -24,11 +24,13 @@ struct store_reader;
 
 /** struct store_limits - 0 = unlimited. What goes takes everything with it that belongs to it. */
 struct store_limits {
-	uint64_t messages, logs; /* newest rows kept */
+	/* newest rows kept */
+	uint64_t messages, logs;
 	/* of segment files, to one segment (64 MiB, an eighth of this if less) */
 	uint64_t payload_bytes;
 	uint64_t age_ns;
-	int no_search; /* log lines are not indexed by their words */
+	/* log lines are not indexed by their words */
+	int no_search;
 };
 
 /**
@@ -46,7 +48,8 @@ struct message_sink *store_message_sink(struct store *store);
 /** A log line to be stored; strings are copied. */
 struct store_log {
 	uint64_t time_ns;
-	unsigned level; /* one bit, net/syslog.h */
+	/* one bit, net/syslog.h */
+	unsigned level;
 	const char *section, *message;
 	size_t section_len, message_len;
 };
@@ -98,18 +101,25 @@ int store_reader_stats(struct store_reader *reader, struct store_stats *stats, s
 
 /** Filters combine by AND, words of one filter by OR, cursor and filters come first. */
 struct store_query {
-	int has_cursor, forward; /* cursor is inclusive; without it from the newest (or oldest) */
+	/* cursor is inclusive; without it from the newest (or oldest) */
+	int has_cursor, forward;
 	uint64_t cursor;
-	uint64_t limit;             /* 0 = nothing */
-	const unsigned char *types; /* enum message_type values; NULL = all */
+	/* 0 = nothing */
+	uint64_t limit;
+	/* enum message_type values; NULL = all */
+	const unsigned char *types;
 	size_t type_count;
-	int has_incoming, incoming; /* sender */
+	/* sender */
+	int has_incoming, incoming;
 	int has_initiator;
 	enum message_sender initiator;
-	const char *remote_addr; /* NULL = all */
-	unsigned levels;         /* logs: bits; 0 = all */
+	/* NULL = all */
+	const char *remote_addr;
+	/* logs: bits; 0 = all */
+	unsigned levels;
 	int has_from, has_to;
-	uint64_t from_ns, to_ns; /* inclusive */
+	/* inclusive */
+	uint64_t from_ns, to_ns;
 };
 
 struct store_message_row {
@@ -117,14 +127,17 @@ struct store_message_row {
 	unsigned type, tag;
 	enum message_sender sender, initiator;
 	uint64_t first_chunk, last_chunk;
-	uint64_t first_offset; /* where the message begins in its first chunk's plaintext */
+	/* where the message begins in its first chunk's plaintext */
+	uint64_t first_offset;
 	uint64_t plain_len;
-	const char *remote_addr, *preview, *error; /* NULL = none; lent from the page */
+	/* NULL = none; lent from the page */
+	const char *remote_addr, *preview, *error;
 };
 struct store_log_row {
 	uint64_t id, time_ns;
 	unsigned level;
-	const char *section, *message; /* may hold NULs */
+	/* may hold NULs */
+	const char *section, *message;
 	size_t section_len, message_len;
 };
 struct store_page; /* owns all rows of an answer */
@@ -153,12 +166,16 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 
 /** One chunk or raw piece; bytes are lent to the callback. Negative errno stops. */
 struct store_chunk_row {
-	uint64_t id, connection, counter, time_ns; /* counter MESSAGE_NO_COUNTER: not cut */
-	uint64_t started_ns;                       /* of its connection; store_list_chunks() only */
+	/* counter MESSAGE_NO_COUNTER: not cut */
+	uint64_t id, connection, counter, time_ns;
+	/* of its connection; store_list_chunks() only */
+	uint64_t started_ns;
 	enum message_sender sender;
-	const uint8_t *raw, *plain; /* plain NULL = sealed */
+	/* plain NULL = sealed */
+	const uint8_t *raw, *plain;
 	size_t raw_len, plain_len;
-	int gone; /* retention took the bytes between the row and them: lengths are 0 */
+	/* retention took the bytes between the row and them: lengths are 0 */
+	int gone;
 };
 typedef int (*store_chunk_fn)(void *ctx, const struct store_chunk_row *chunk);
 /** store_message_chunks() - the chunks that hold @message, in order. */
@@ -175,7 +192,8 @@ struct store_chunk_place {
 	uint64_t id;
 };
 struct store_chunk_query {
-	int has_connection; /* of this one only */
+	/* of this one only */
+	int has_connection;
 	uint64_t connection;
 	int has_cursor, backward;
 	/* begin behind the cursor, whether there still is a chunk or not; else at it */

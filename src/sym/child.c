@@ -21,7 +21,8 @@ struct answer_head {
 };
 
 struct symbol_head {
-	uint32_t function_len, file_len; /* UINT32_MAX: none */
+	/* UINT32_MAX: none */
+	uint32_t function_len, file_len;
 	uint32_t line;
 	uint8_t inlined, language;
 	uint16_t none;
@@ -40,7 +41,8 @@ struct child {
 static struct {
 	struct buf out;
 	uint64_t held;
-	uint32_t rests; /* how often all were given back */
+	/* how often all were given back */
+	uint32_t rests;
 } self;
 
 static void put_text(struct buf *out, const char *text, uint32_t len)

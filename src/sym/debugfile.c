@@ -24,9 +24,11 @@ struct wanted {
 	const uint8_t *build_id;
 	uint8_t len;
 	char hex[2 * 64 + 1];
-	const char *link; /* file name from .gnu_debuglink, or NULL */
+	/* file name from .gnu_debuglink, or NULL */
+	const char *link;
 	uint32_t crc;
-	char dir[PATH_MAX]; /* of the module, without the slash at the end */
+	/* of the module, without the slash at the end */
+	char dir[PATH_MAX];
 };
 
 static int crc_matches(const struct image *image, uint32_t want)

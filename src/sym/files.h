@@ -19,7 +19,8 @@
 struct elf_files {
 	struct image_root root;
 	struct reader_work work;
-	struct reader *reader; /* NULL: not begun, or dead */
+	/* NULL: not begun, or dead */
+	struct reader *reader;
 	int begun;
 };
 
@@ -46,7 +47,8 @@ enum files_say {
 
 struct file_ask {
 	uint8_t build_id[64];
-	uint32_t build_id_len, path_len; /* the path follows */
+	/* the path follows */
+	uint32_t build_id_len, path_len;
 };
 
 /**

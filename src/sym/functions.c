@@ -20,7 +20,8 @@ struct functions {
 	struct elf_files *files;
 	struct headed main;
 	enum functions_names names;
-	struct stub *stubs; /* by lo, once somebody asked */
+	/* by lo, once somebody asked */
+	struct stub *stubs;
 	size_t stub_count, stub_cap;
 	int stubs_tried;
 };
@@ -175,7 +176,8 @@ uint64_t functions_variable(struct functions *f, const char *name)
 struct usdt_walk {
 	int (*fn)(void *ctx, const struct usdt *usdt);
 	void *ctx;
-	uint64_t base; /* where .stapsdt.base is now; 0 = the file has none */
+	/* where .stapsdt.base is now; 0 = the file has none */
+	uint64_t base;
 };
 
 /* A file that was prelinked after it was linked: all has moved as its base has. */

@@ -47,9 +47,11 @@ enum functions_names functions_names(const struct functions *functions);
 int functions_is_static(const struct functions *functions);
 
 struct function {
-	const char *name; /* lent for the call */
+	/* lent for the call */
+	const char *name;
 	uint64_t vaddr, bytes;
-	int exported; /* in .dynsym, and what others bind to */
+	/* in .dynsym, and what others bind to */
+	int exported;
 };
 /**
  * functions_each() - every name of every function; several of one address come one by one. Nonzero
@@ -97,14 +99,16 @@ enum site_kind { SITE_EMULATED, SITE_STEPPED, SITE_NOP5 };
 
 /** struct site - where to put a probe on a function, and whom it calls. */
 struct site {
-	uint64_t offset; /* from the entry */
+	/* from the entry */
+	uint64_t offset;
 	enum site_kind kind;
-	int64_t leads_to[2]; /* from the place on; 0: nothing more */
-	uint64_t edges
-		/* targets of direct calls and jumps out of it, as virtual addresses */
-		[SITE_EDGES_MAX];
+	/* from the place on; 0: nothing more */
+	int64_t leads_to[2];
+	/* targets of direct calls and jumps out of it, as virtual addresses */
+	uint64_t edges[SITE_EDGES_MAX];
 	uint32_t edge_count;
-	int jumps_at_once; /* its first instruction, endbr64 apart, is a jump to edges[0] */
+	/* its first instruction, endbr64 apart, is a jump to edges[0] */
+	int jumps_at_once;
 };
 
 /**

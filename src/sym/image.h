@@ -20,20 +20,24 @@
 /** struct image - one ELF file; zero-initialised is closed and valid. */
 struct image {
 	Elf *elf;
-	int fd; /* valid while elf is set; -1 for images in memory */
+	/* valid while elf is set; -1 for images in memory */
+	int fd;
 	void *memory;
 	size_t memory_bytes;
 	uint8_t build_id[64];
 	uint8_t build_id_len;
-	char *path;  /* where it was found, as seen below its root; malloc'd */
-	int lasting; /* found by its build id where whoever looks later finds it, too */
+	/* where it was found, as seen below its root; malloc'd */
+	char *path;
+	/* found by its build id where whoever looks later finds it, too */
+	int lasting;
 };
 void image_close(struct image *image);
 
 /** struct image_root - where paths start. fd: O_PATH of /proc/PID/root; -1 = our own root. */
 struct image_root {
 	int fd;
-	uint32_t pid; /* for /proc/PID/map_files and the vDSO; 0 = none */
+	/* for /proc/PID/map_files and the vDSO; 0 = none */
+	uint32_t pid;
 };
 /** image_root_open() - @pid 0: our own root, which cannot fail. Close with image_root_close(). */
 int image_root_open(struct image_root *root, uint32_t pid, struct err *err);
@@ -92,7 +96,8 @@ struct servers;
 /** struct debug_search - where debug files may be. */
 struct debug_search {
 	const struct image_root *root;
-	struct servers *servers; /* asked last; NULL = never */
+	/* asked last; NULL = never */
+	struct servers *servers;
 };
 
 /**

@@ -23,7 +23,8 @@
 /* One range of one function or inlined call. */
 struct range {
 	uint64_t lo, hi;
-	uint64_t reach; /* greatest hi of this and all before */
+	/* greatest hi of this and all before */
+	uint64_t reach;
 	Dwarf_Off die;
 	/* number of the enclosing range's DIE in the same list, for inlined calls */
 	uint32_t parent;
@@ -35,12 +36,14 @@ struct ranges {
 
 struct function {
 	Dwarf_Off die;
-	struct ranges calls; /* inlined calls; parent = depth, 1 and up */
+	/* inlined calls; parent = depth, 1 and up */
+	struct ranges calls;
 };
 struct unit {
 	Dwarf_Off die;
 	struct ranges functions;
-	struct function *seen; /* by die, open addressing */
+	/* by die, open addressing */
+	struct function *seen;
 	size_t seen_count, seen_size;
 	int indexed;
 	const char *dir;
@@ -50,7 +53,8 @@ struct lines {
 	struct image alt_image;
 	struct unit *units;
 	size_t unit_count;
-	struct ranges ranges; /* die = number of the unit */
+	/* die = number of the unit */
+	struct ranges ranges;
 };
 
 static int ranges_add(struct ranges *ranges, uint64_t lo, uint64_t hi, Dwarf_Off die,

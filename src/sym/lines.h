@@ -11,9 +11,12 @@ struct lines;
 
 /** struct line_frame - one function at the address; strings are lent until lines_free(). */
 struct line_frame {
-	const char *name; /* linkage name where there is one, NULL = unknown */
-	const char *file; /* may be relative to @dir */
-	const char *dir;  /* the compilation folder, NULL = unknown */
+	/* linkage name where there is one, NULL = unknown */
+	const char *name;
+	/* may be relative to @dir */
+	const char *file;
+	/* the compilation folder, NULL = unknown */
+	const char *dir;
 	uint32_t line;
 };
 #define LINES_DEPTH_MAX 64

@@ -20,19 +20,23 @@ struct answer {
 };
 
 struct module {
-	struct module *next; /* in its bucket */
-	const char *path;    /* what it was first asked under */
+	/* in its bucket */
+	struct module *next;
+	/* what it was first asked under */
+	const char *path;
 	uint8_t build_id[64];
 	uint8_t build_id_len;
 	int opened, loaded, lines_tried, stubs_tried, stale, told_stale;
-	int unread; /* whoever read it died */
+	/* whoever read it died */
+	int unread;
 	/* what the child counts for it, and since which rest of all */
 	uint64_t held;
 	uint32_t rests;
 	struct table table;
 	struct image main, debug, minidebug;
 	struct lines *lines;
-	struct answer *answers; /* by offset, open addressing */
+	/* by offset, open addressing */
+	struct answer *answers;
 	size_t answer_count, answer_size;
 };
 
@@ -48,9 +52,11 @@ struct sym {
 	/* who reads files for us; begun when it is first needed */
 	struct child *child;
 	int in_process, children;
-	const struct module *unread; /* the first of those over which one died */
+	/* the first of those over which one died */
+	const struct module *unread;
 	size_t unread_count;
-	const struct module *changed; /* the first of those whose file has another build id now */
+	/* the first of those whose file has another build id now */
+	const struct module *changed;
 	size_t changed_count;
 };
 

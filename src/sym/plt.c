@@ -14,7 +14,8 @@
 
 struct slot {
 	uint64_t address;
-	const char *name; /* NULL: a resolver function chosen at load time */
+	/* NULL: a resolver function chosen at load time */
+	const char *name;
 	uint64_t target;
 };
 

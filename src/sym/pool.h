@@ -14,7 +14,8 @@ struct pool_chunk;
 /** struct pool - zero-initialised is empty and valid. One thread. */
 struct pool {
 	struct pool_chunk *chunks;
-	const char **table; /* open addressing, size a power of two; NULL = free */
+	/* open addressing, size a power of two; NULL = free */
+	const char **table;
 	size_t table_size, strings;
 };
 

@@ -23,7 +23,8 @@
 #define SAY_OPEN UINT32_MAX
 
 struct head {
-	uint32_t what, bytes; /* of what follows */
+	/* of what follows */
+	uint32_t what, bytes;
 };
 
 struct open_ask {
@@ -32,14 +33,16 @@ struct open_ask {
 
 struct open_answer {
 	int32_t rc;
-	uint32_t found_len; /* UINT32_MAX: none */
+	/* UINT32_MAX: none */
+	uint32_t found_len;
 };
 
 struct reader {
 	pid_t pid;
 	int fd;
 	const struct reader_work *work;
-	int given; /* -1: none */
+	/* -1: none */
+	int given;
 	uint64_t base_bytes, file_bytes;
 	struct buf buf;
 };

@@ -34,8 +34,10 @@ struct reader;
 
 /** struct reader_work - what one is for; kept by the caller as long as the reader. */
 struct reader_work {
-	const char *name;              /* of the process, 15 letters at most */
-	const struct image_root *root; /* where its paths start */
+	/* of the process, 15 letters at most */
+	const char *name;
+	/* where its paths start */
+	const struct image_root *root;
 	/* a debug file from a server, as servers_find(); NULL: none is asked */
 	int (*served)(void *ctx, const uint8_t *build_id, uint32_t len, char **found);
 	/* in the reader: at first (may be NULL), and for each thing that is said to it */

@@ -8,8 +8,10 @@
 struct todo {
 	uint32_t module, frame;
 	uint64_t offset;
-	const struct symbol *known; /* a function, but not where in it; NULL: nothing is known */
-	const struct symbol *found; /* what debug information says more */
+	/* a function, but not where in it; NULL: nothing is known */
+	const struct symbol *known;
+	/* what debug information says more */
+	const struct symbol *found;
 	uint32_t found_count;
 };
 

@@ -180,7 +180,8 @@ void rows_fill(struct rows_list *list, struct rows_list *more)
 struct dictionary {
 	uint64_t *rules;
 	uint32_t count;
-	uint32_t *slots; /* number + 1 */
+	/* number + 1 */
+	uint32_t *slots;
 };
 #define DICTIONARY_SLOTS (WIRE_UNWIND_RULES_MAX * 2)
 
@@ -202,8 +203,10 @@ struct layout {
 	uint32_t *row;
 	size_t row_count, row_cap;
 	uint32_t *idx;
-	uint64_t idx_filled; /* grains whose first row is known */
-	int last;            /* rule number of the last row */
+	/* grains whose first row is known */
+	uint64_t idx_filled;
+	/* rule number of the last row */
+	int last;
 	struct dictionary rules;
 };
 

@@ -23,7 +23,8 @@ struct rows_list {
 	struct rows_span *all;
 	size_t count, cap;
 	uint64_t fdes;
-	int failed; /* memory ran out */
+	/* memory ran out */
+	int failed;
 };
 void rows_fini(struct rows_list *list);
 void rows_add(struct rows_list *list, uint64_t lo, uint64_t hi, uint64_t rule);

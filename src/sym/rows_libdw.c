@@ -14,7 +14,8 @@ enum { REG_BX = 3, REG_BP = 6, REG_SP = 7, REG_RA = 16 };
 struct reg {
 	const Dwarf_Op *ops;
 	size_t count;
-	int same, undefined; /* neither: ops tell */
+	/* neither: ops tell */
+	int same, undefined;
 };
 
 static int get_reg(Dwarf_Frame *frame, int number, Dwarf_Op mem[3], struct reg *reg)

@@ -33,7 +33,8 @@ struct client {
 /** struct wait - for one file. */
 struct wait {
 	struct servers *servers;
-	uint64_t since_ns, patience_ns; /* since the last byte */
+	/* since the last byte */
+	uint64_t since_ns, patience_ns;
 	long bytes;
 	int over;
 };

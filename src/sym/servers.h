@@ -12,9 +12,10 @@
 #define SERVERS_PATIENCE "10" /* seconds with hardly a byte; DEBUGINFOD_TIMEOUT says otherwise */
 
 struct servers {
-	int failed; /* negative errno: one did not answer, none is asked any more */
-	void (*tick)(
-		void *ctx); /* called some times a second while one is waited for; may be NULL */
+	/* negative errno: one did not answer, none is asked any more */
+	int failed;
+	/* called some times a second while one is waited for; may be NULL */
+	void (*tick)(void *ctx);
 	void *tick_ctx;
 };
 

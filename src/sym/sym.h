@@ -18,8 +18,10 @@
 struct sym;
 
 struct sym_opt {
-	uint32_t pid; /* != 0: files are opened below /proc/PID/root (openat2 RESOLVE_IN_ROOT) */
-	int no_debuginfod; /* 1 = never ask, even when DEBUGINFOD_URLS is set */
+	/* != 0: files are opened below /proc/PID/root (openat2 RESOLVE_IN_ROOT) */
+	uint32_t pid;
+	/* 1 = never ask, even when DEBUGINFOD_URLS is set */
+	int no_debuginfod;
 	/* 1 = files are read by this process itself: for tests of what reads them */
 	int in_process;
 	/*

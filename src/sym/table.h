@@ -11,8 +11,10 @@
 
 /* A name, once somebody asked for it; in the table's pool. */
 struct table_name {
-	const char *name;  /* as the file spells it */
-	const char *plain; /* demangled, once somebody asked; in the caller's pool */
+	/* as the file spells it */
+	const char *name;
+	/* demangled, once somebody asked; in the caller's pool */
+	const char *plain;
 };
 
 /**
@@ -21,12 +23,18 @@ struct table_name {
  */
 struct table_symbol {
 	uint64_t lo, hi;
-	struct table_name *named; /* NULL: not asked for */
-	uint32_t text;            /* where its name stands in the strings */
-	uint8_t strings;          /* which of the table's strings */
-	uint8_t rank; /* the greater wins at one address; with the name's own once it is known */
-	uint8_t sizeless; /* hi is a guess: up to the next symbol */
-	uint8_t chosen;   /* it is the best of those at its address, and the first of them */
+	/* NULL: not asked for */
+	struct table_name *named;
+	/* where its name stands in the strings */
+	uint32_t text;
+	/* which of the table's strings */
+	uint8_t strings;
+	/* the greater wins at one address; with the name's own once it is known */
+	uint8_t rank;
+	/* hi is a guess: up to the next symbol */
+	uint8_t sizeless;
+	/* it is the best of those at its address, and the first of them */
+	uint8_t chosen;
 };
 
 /* A string section, read in pieces as names are asked for. */
@@ -42,17 +50,21 @@ struct table_strings {
  * struct table - zero-initialised is empty and valid. The images that were read have to stay open.
  */
 struct table {
-	struct table_symbol *symbols; /* by lo */
-	uint64_t *reach;              /* greatest hi of symbols[0..i] */
+	/* by lo */
+	struct table_symbol *symbols;
+	/* greatest hi of symbols[0..i] */
+	uint64_t *reach;
 	size_t count, cap;
-	size_t finished; /* as many stood here when table_finish() last ran */
+	/* as many stood here when table_finish() last ran */
+	size_t finished;
 	struct pool pool;
 	struct table_strings strings[TABLE_STRINGS_MAX];
 	unsigned strings_count;
 	/* where code is: pairs lo, hi of executable sections, sorted */
 	uint64_t *code;
 	size_t code_count;
-	uint64_t stubs[2 * TABLE_STUBS_MAX]; /* pairs lo, hi: of which nobody asks often */
+	/* pairs lo, hi: of which nobody asks often */
+	uint64_t stubs[2 * TABLE_STUBS_MAX];
 	unsigned stubs_count;
 };
 

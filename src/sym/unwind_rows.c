@@ -22,7 +22,8 @@
 
 struct unwind_rows {
 	struct elf_files *files;
-	int cache; /* the folder, -1 = none */
+	/* the folder, -1 = none */
+	int cache;
 };
 
 /*
@@ -209,7 +210,8 @@ static int64_t build(const struct image *image, struct wire_unwind **blob,
 /* ---- the reader ------------------------------------------------------------------------------ */
 
 struct rows_answer {
-	int64_t rc; /* bytes of the blob that follow, or negative errno */
+	/* bytes of the blob that follow, or negative errno */
+	int64_t rc;
 	uint64_t fdes, rows, rules, eval_rows, text_bytes;
 };
 

@@ -33,8 +33,10 @@ struct unwind_rows_info {
 	uint32_t exec_count;
 	int cached;
 	uint64_t fdes, rows, rules;
-	uint64_t eval_rows;  /* rows that no recipe word expresses: a walk stops there */
-	uint64_t text_bytes; /* of executable segments */
+	/* rows that no recipe word expresses: a walk stops there */
+	uint64_t eval_rows;
+	/* of executable segments */
+	uint64_t text_bytes;
 };
 
 struct unwind_rows;

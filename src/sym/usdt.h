@@ -19,16 +19,23 @@ enum usdt_kind { USDT_CONSTANT, USDT_REGISTER, USDT_MEMORY };
  */
 struct usdt_arg {
 	enum usdt_kind kind;
-	int8_t bytes;  /* 1, 2, 4 or 8; negative: signed */
-	uint8_t reg;   /* x86-64's number of it: ax cx dx bx sp bp si di r8 .. r15 */
-	int64_t value; /* of the constant; the offset */
+	/* 1, 2, 4 or 8; negative: signed */
+	int8_t bytes;
+	/* x86-64's number of it: ax cx dx bx sp bp si di r8 .. r15 */
+	uint8_t reg;
+	/* of the constant; the offset */
+	int64_t value;
 };
 
 struct usdt {
-	const char *provider, *name, *args; /* lent */
-	uint64_t vaddr;                     /* as the linker knew it: see @base */
-	uint64_t base;      /* where .stapsdt.base was then; what it is off now everything is off */
-	uint64_t semaphore; /* a variable's address, 0 = none */
+	/* lent */
+	const char *provider, *name, *args;
+	/* as the linker knew it: see @base */
+	uint64_t vaddr;
+	/* where .stapsdt.base was then; what it is off now everything is off */
+	uint64_t base;
+	/* a variable's address, 0 = none */
+	uint64_t semaphore;
 };
 
 /**

@@ -52,11 +52,13 @@ enum { BLT_H_LATE = 1 }; /* events come late: FILE.pending holds what is undecid
 
 struct blt_file_header {
 	uint32_t version;
-	uint16_t machine; /* ELF e_machine */
-	uint8_t flags;    /* BLT_H_* */
+	/* ELF e_machine */
+	uint16_t machine;
+	/* BLT_H_* */
+	uint8_t flags;
 	uint8_t boot_id[16];
-	uint64_t realtime_ns,
-		monotonic_ns; /* one moment on both clocks: when the file was created */
+	/* one moment on both clocks: when the file was created */
+	uint64_t realtime_ns, monotonic_ns;
 };
 
 struct blt_head {
@@ -67,8 +69,10 @@ struct blt_head {
 	 * SNAPSHOT: of the one it resembles
 	 */
 	uint64_t first;
-	uint64_t time_ns; /* of the first event, else of the last one before */
-	uint32_t crc;     /* of the stored bytes */
+	/* of the first event, else of the last one before */
+	uint64_t time_ns;
+	/* of the stored bytes */
+	uint32_t crc;
 };
 
 static inline void put_le32(uint8_t *to, uint32_t v)
@@ -113,7 +117,8 @@ struct blt_cols {
 	struct buf col[BLT_COL_MAX];
 	/* bit i: to look for repetitions in column i takes more time than they are worth */
 	uint32_t plain;
-	int tight; /* small columns are worth some work */
+	/* small columns are worth some work */
+	int tight;
 	/*
 	 * of columns that go on from block to block; NULL: the column stands alone. The owner
 	 * restarts them at key blocks
@@ -148,7 +153,8 @@ int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zbloc
 /** struct blt_flows - where a reader stands in columns that go on from block to block. */
 struct blt_flows {
 	struct zflow_dec *flow[BLT_COL_MAX];
-	uint32_t begun; /* bit i: column i's flow, since the last key block */
+	/* bit i: column i's flow, since the last key block */
+	uint32_t begun;
 	/*
 	 * EVENTS: how many events are before the block that goes on; another one cannot be read on
 	 */

@@ -13,7 +13,8 @@
 struct defs_enc {
 	struct blt_cols cols;
 	uint32_t rows;
-	size_t bytes; /* rough size, to cut blocks */
+	/* rough size, to cut blocks */
+	size_t bytes;
 	uint32_t next_id[8];
 	uint64_t last_offset;
 	uint32_t last_frame;

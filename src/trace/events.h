@@ -14,7 +14,8 @@
 
 /** struct events_tally - running sums over everything encoded or decoded so far. */
 struct events_tally {
-	uint64_t events, allocations, bytes, frees; /* frees: the foreign ones too */
+	/* frees: the foreign ones too */
+	uint64_t events, allocations, bytes, frees;
 	/* of the frees: those that nobody saw, which some EVENT_LOST has spoken of */
 	uint64_t implied;
 	/*
@@ -99,8 +100,10 @@ struct events_out {
 	int (*need_stack)(void *ctx, uint32_t stack, struct err *err);
 	int (*need_thread)(void *ctx, uint32_t thread, struct err *err);
 	void *ctx;
-	uint32_t version;           /* of the file */
-	uint32_t slots_missing_max; /* how many live blocks may be missing after damage */
+	/* of the file */
+	uint32_t version;
+	/* how many live blocks may be missing after damage */
+	uint32_t slots_missing_max;
 	/*
 	 * 1: only what lives after all events up to @until_ns is asked for: allocations and frees
 	 * are not handed on

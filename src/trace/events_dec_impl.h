@@ -18,7 +18,8 @@
 
 /* An event behind the moment that is asked for. */
 struct undo {
-	struct slot slot; /* of a free: as it was */
+	/* of a free: as it was */
+	struct slot slot;
 	uint32_t number;
 	uint32_t is_free;
 };
@@ -29,24 +30,33 @@ struct events_dec {
 	struct events_out out;
 	struct err *err;
 	struct events_tally seen;
-	struct events_tally passed; /* the sums of the last block that was passed over */
-	int broken;                 /* nothing can be decoded before the next key block */
-	int gaps;                   /* events are missing somewhere before */
-	int resumes;                /* the first block is not the recording's first */
-	int stopped;                /* an event behind out.until_ns was met */
+	/* the sums of the last block that was passed over */
+	struct events_tally passed;
+	/* nothing can be decoded before the next key block */
+	int broken;
+	/* events are missing somewhere before */
+	int gaps;
+	/* the first block is not the recording's first */
+	int resumes;
+	/* an event behind out.until_ns was met */
+	int stopped;
 	uint64_t orphans;
 	uint64_t time;
 	uint32_t time_ms;
 	struct cursor col[EVC_COUNT];
 	uint32_t time_run, thread_run, thread;
 	struct thread_context *t;
-	uint32_t *pending; /* slots of what PENDING blocks allocated */
+	/* slots of what PENDING blocks allocated */
+	uint32_t *pending;
 	uint32_t pending_count, pending_cap;
-	struct undo *undo; /* in order, where out.beyond_ns was asked for */
+	/* in order, where out.beyond_ns was asked for */
+	struct undo *undo;
 	uint32_t undo_count, undo_cap;
 	uint64_t beyond_allocated, beyond_freed;
-	int beyond_full;     /* more happened than can be taken back: the sums are not known */
-	struct cursor ahead; /* of col[EVC_SLOT]: slots that are being fetched already */
+	/* more happened than can be taken back: the sums are not known */
+	int beyond_full;
+	/* of col[EVC_SLOT]: slots that are being fetched already */
+	struct cursor ahead;
 	size_t count;
 	struct event batch[BATCH];
 };

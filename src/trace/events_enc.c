@@ -31,8 +31,10 @@ static const uint32_t goes_on = 1u << EVC_OP | 1u << EVC_STACK | 1u << EVC_BYTES
 
 /* All that has to be remembered of a live block: a free's event names the rest. */
 struct enc_block {
-	uint32_t slot; /* of the model, + 1; 0 = dead */
-	uint32_t seq;  /* as in struct slot; NO_SEQ = made before the last key block */
+	/* of the model, + 1; 0 = dead */
+	uint32_t slot;
+	/* as in struct slot; NO_SEQ = made before the last key block */
+	uint32_t seq;
 };
 #define NO_SEQ 0xffffffffu
 /* So many rows are fetched from the kernel at once: 128 KiB. */
@@ -41,19 +43,31 @@ struct enc_block {
 struct events_enc {
 	struct events_model *m;
 	struct blt_cols cols;
-	uint8_t *at[EVC_COUNT]; /* where the next byte of a column goes */
+	/* where the next byte of a column goes */
+	uint8_t *at[EVC_COUNT];
 	uint32_t rows;
-	int key;      /* the block under construction is a key block */
-	int want_key; /* the next one must be */
-	int adrift;   /* a block was dropped: the file knows nothing of what it did to the slots */
-	struct events_tally kept, open; /* open.events: see rows */
-	struct events_told told;        /* by the open block */
-	uint64_t block_time, time;      /* of the block's first event, of the last event */
-	uint64_t time_step;             /* nanoseconds before the run of equal times that goes on */
-	uint32_t time_from, thread, thread_from; /* the rows at which the runs that go on began */
-	struct enc_block *blocks;                /* by the producer's number */
-	uint32_t block_count;                    /* that are in memory */
-	uint32_t block_room;                     /* that the mapping has room for */
+	/* the block under construction is a key block */
+	int key;
+	/* the next one must be */
+	int want_key;
+	/* a block was dropped: the file knows nothing of what it did to the slots */
+	int adrift;
+	/* open.events: see rows */
+	struct events_tally kept, open;
+	/* by the open block */
+	struct events_told told;
+	/* of the block's first event, of the last event */
+	uint64_t block_time, time;
+	/* nanoseconds before the run of equal times that goes on */
+	uint64_t time_step;
+	/* the rows at which the runs that go on began */
+	uint32_t time_from, thread, thread_from;
+	/* by the producer's number */
+	struct enc_block *blocks;
+	/* that are in memory */
+	uint32_t block_count;
+	/* that the mapping has room for */
+	uint32_t block_room;
 };
 
 struct events_enc *events_enc_new(struct err *err)

@@ -106,9 +106,11 @@ enum slot_state { SLOT_DEAD = 0, SLOT_LIVE = 1 };
 struct slot {
 	uint64_t addr, bytes;
 	uint32_t stack;
-	uint32_t seq; /* which allocation since the last key block made it */
+	/* which allocation since the last key block made it */
+	uint32_t seq;
 	uint32_t state;
-	uint32_t time_ms; /* of its allocation, where a reader was asked for what lives */
+	/* of its allocation, where a reader was asked for what lives */
+	uint32_t time_ms;
 };
 _Static_assert(sizeof(struct slot) == 32, "two slots a cache line");
 
@@ -125,10 +127,13 @@ struct dead {
 	uint32_t reserved;
 };
 struct dead_list {
-	struct dead *dead; /* from @first up to @count, the top */
+	/* from @first up to @count, the top */
+	struct dead *dead;
 	uint32_t first, count, cap;
-	uint32_t taken; /* how many were taken out from amid the others */
-	uint32_t last; /* the place of the last of them; modulo 2^32, since those below @first go */
+	/* how many were taken out from amid the others */
+	uint32_t taken;
+	/* the place of the last of them; modulo 2^32, since those below @first go */
+	uint32_t last;
 };
 /* Those of one thread and class that are handed out before the list's. */
 struct near_list {
@@ -143,40 +148,50 @@ struct guess {
 };
 
 struct thread_context {
-	uint32_t last, before; /* what the thread did in its last two steps */
-	uint32_t freed_seq;    /* allocation number of the block which it freed last */
-	uint32_t made;         /* slot of its last allocation while that lives; else NO_SLOT */
-	uint64_t addr, bump;   /* of its last allocation, and where the next one would begin */
-	uint64_t cut; /* the end of its last one that no dead block near by made room for */
-	struct near_list *near; /* its own, by class; NULL: recordings of version 1 */
+	/* what the thread did in its last two steps */
+	uint32_t last, before;
+	/* allocation number of the block which it freed last */
+	uint32_t freed_seq;
+	/* slot of its last allocation while that lives; else NO_SLOT */
+	uint32_t made;
+	/* of its last allocation, and where the next one would begin */
+	uint64_t addr, bump;
+	/* the end of its last one that no dead block near by made room for */
+	uint64_t cut;
+	/* its own, by class; NULL: recordings of version 1 */
+	struct near_list *near;
 };
 
 struct events_model {
 	struct slot *slots;
 	uint32_t slot_count, slot_cap;
-	uint32_t *spare; /* slots without a block or an address, since the last key block */
+	/* slots without a block or an address, since the last key block */
+	uint32_t *spare;
 	uint32_t spare_count, spare_cap;
-	uint32_t seq; /* allocations since the last key block */
+	/* allocations since the last key block */
+	uint32_t seq;
 	struct {
 		uint64_t addr, bytes, value;
 		uint32_t stack;
 	} other[EVENT_KIND_MAX];
-	uint32_t literal_stack; /* last one in EVC_STACK */
+	/* last one in EVC_STACK */
+	uint32_t literal_stack;
 	struct thread_context thread[THREAD_CONTEXTS];
 	struct guess guess[1 << GUESS_BITS];
 	struct dead_list dead[CLASSES];
-	int has_begun; /* there was a key block */
+	/* there was a key block */
+	int has_begun;
 	int has_near;
-	int has_far; /* blocks are found far down, and behind the last cut; since version 3 */
+	/* blocks are found far down, and behind the last cut; since version 3 */
+	int has_far;
 	/*
 	 * the writer's: where in its class's list an address may stand, by its hash; a hint. NULL:
 	 * nobody asks
 	 */
 	uint32_t *where;
 	struct near_list near[THREAD_CONTEXTS][NEAR_CLASSES];
-	uint32_t ring
-		/* never cleared: what is read from it was made since the last key block */
-		[RING_SIZE];
+	/* never cleared: what is read from it was made since the last key block */
+	uint32_t ring[RING_SIZE];
 };
 
 /** events_model_grow() - room for more in @list. 0, -ENOMEM. */

@@ -15,7 +15,8 @@
 
 struct trace_follow {
 	struct trace_reader *reader;
-	struct ending ending; /* in front of the sink */
+	/* in front of the sink */
+	struct ending ending;
 	struct replay *replay;
 	struct events_dec *dec;
 	uint64_t at;

@@ -13,7 +13,8 @@
 #define INDEX_MAX 32768
 
 struct index_entry {
-	uint64_t at; /* byte offset of the block's header */
+	/* byte offset of the block's header */
+	uint64_t at;
 	uint64_t time_ns;
 	uint8_t type, flags;
 };
@@ -22,9 +23,12 @@ struct index_entry {
 struct index {
 	struct index_entry *entry;
 	uint32_t count, cap;
-	uint64_t blocks;     /* of all types, the forgotten ones too */
-	uint64_t events;     /* event blocks that were offered since thinning began */
-	uint32_t keep_every; /* 0 or 1 = all */
+	/* of all types, the forgotten ones too */
+	uint64_t blocks;
+	/* event blocks that were offered since thinning began */
+	uint64_t events;
+	/* 0 or 1 = all */
+	uint32_t keep_every;
 };
 
 void index_fini(struct index *index);

@@ -19,7 +19,8 @@ struct seen {
 	struct idtab tab;
 	struct seen_row {
 		uint64_t a, b;
-		uint64_t place; /* of a text */
+		/* of a text */
+		uint64_t place;
 	} * rows;
 	size_t count, room;
 };

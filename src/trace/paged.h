@@ -23,7 +23,8 @@ enum paged_col {
 
 /** struct paged_names - frames in files of readings that were written, to be named in the end. */
 struct paged_names {
-	const struct page_frame **frames; /* by their number; NULL: in none */
+	/* by their number; NULL: in none */
+	const struct page_frame **frames;
 	uint32_t room;
 };
 void paged_names_fini(struct paged_names *names);

@@ -165,12 +165,14 @@ struct unpacking {
 	struct paged_home *home;
 	struct cursor text;
 	size_t text_bytes;
-	const struct page_module **modules; /* by number, [0] unused */
+	/* by number, [0] unused */
+	const struct page_module **modules;
 	const struct page_frame **frames;
+	/* [0] the empty stack */
 	struct node {
 		uint32_t parent, depth;
 		const struct page_frame *frame;
-	} * nodes; /* [0] the empty stack */
+	} * nodes;
 	uint64_t module_count, frame_count, node_count, row_count, frames_made;
 	int bad, no_memory;
 };

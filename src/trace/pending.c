@@ -23,17 +23,20 @@ struct pending {
 	struct zblock_enc *zenc;
 	struct buf out;
 	uint32_t rows;
-	uint64_t end; /* of the recording */
+	/* of the recording */
+	uint64_t end;
 	uint64_t time, addr;
 	uint32_t stack;
-	int there; /* the file */
+	/* the file */
+	int there;
 	/*
 	 * by block number: 1 + how many allocations the sink had taken before the block's; 0: it is
 	 * of the recording
 	 */
 	uint64_t *made;
 	uint32_t made_count;
-	uint64_t allocations, from; /* taken ever; before this content */
+	/* taken ever; before this content */
+	uint64_t allocations, from;
 };
 
 int pending_there(const char *path)

@@ -21,7 +21,8 @@ struct trace_reader {
 	int header_damaged;
 	struct trace_reader_info info;
 	struct index index;
-	struct events_tally total; /* as the index says; only events where there is none */
+	/* as the index says; only events where there is none */
+	struct events_tally total;
 	struct buf payload, scratch;
 	struct blt_flows flows;
 	/*
@@ -31,7 +32,8 @@ struct trace_reader {
 	struct buf like_scratch;
 	struct blt_view like;
 	uint64_t like_at;
-	struct trace_reader *side; /* FILE.pending; its events stand for those from @side_from on */
+	/* FILE.pending; its events stand for those from @side_from on */
+	struct trace_reader *side;
 	uint64_t side_from;
 };
 

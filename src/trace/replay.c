@@ -17,14 +17,16 @@
 /* The numbers of one kind that were defined. */
 struct known {
 	uint8_t *bits;
-	uint32_t count; /* multiple of 8 */
+	/* multiple of 8 */
+	uint32_t count;
 };
 
 struct replay {
 	struct trace_reader *reader;
 	struct sink *sink;
 	struct known threads, modules, frames, stacks;
-	uint64_t id_limit, heavy_limit; /* of threads and modules, whose rows are large */
+	/* of threads and modules, whose rows are large */
+	uint64_t id_limit, heavy_limit;
 	/* what the sink returned when it failed: that is no damage, whatever its number */
 	int sink_rc;
 };
@@ -382,7 +384,8 @@ int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t
 
 struct span {
 	struct sink *sink;
-	int rc; /* what it returned */
+	/* what it returned */
+	int rc;
 };
 
 static int span_take(void *ctx, struct event *events, size_t count, struct err *err)

@@ -23,7 +23,8 @@
 struct names {
 	struct sink sink;
 	const struct prof *prof;
-	uint32_t *module_row; /* by the recording's module number: the prof's */
+	/* by the recording's module number: the prof's */
+	uint32_t *module_row;
 	uint32_t module_count;
 	struct own_frame {
 		uint64_t offset;
@@ -353,7 +354,8 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 }
 
 struct places {
-	struct sink sink; /* first */
+	/* first */
+	struct sink sink;
 	struct sink *to;
 };
 

@@ -24,7 +24,8 @@ struct trace_writer_opt {
 	uint64_t min_free_bytes;
 	/* events come late: trace_writer_pending() is going to be told what is undecided */
 	int culling;
-	int brief; /* the file may be taken away when it ends, and its name become free */
+	/* the file may be taken away when it ends, and its name become free */
+	int brief;
 	/*
 	 * wait so long at most for a name that another writer has given to such a file; 0 = not at
 	 * all
@@ -74,7 +75,8 @@ enum trace_file_state {
 struct trace_file {
 	const char *path;
 	uint64_t bytes;
-	uint64_t changed_ns; /* since 1970 */
+	/* since 1970 */
+	uint64_t changed_ns;
 	enum trace_file_state state;
 };
 /**
@@ -121,11 +123,15 @@ struct trace_reader;
 
 struct trace_reader_info {
 	uint64_t file_bytes, events, blocks, damaged_blocks, skipped_bytes;
-	int indexed; /* 1 = the index at the end was there and good */
+	/* 1 = the index at the end was there and good */
+	int indexed;
 	int has_summary;
-	int truncated;     /* 1 = bytes after the last whole block */
-	int being_written; /* 1 = its writer lived when it was opened */
-	int lacks_pending; /* 1 = FILE.pending is looked for, and is not there or is another's */
+	/* 1 = bytes after the last whole block */
+	int truncated;
+	/* 1 = its writer lived when it was opened */
+	int being_written;
+	/* 1 = FILE.pending is looked for, and is not there or is another's */
+	int lacks_pending;
 	/* 1 = the last run that told the end found none, because its writer is still at it */
 	int goes_on;
 	uint32_t version;
@@ -150,20 +156,25 @@ void trace_reader_info(const struct trace_reader *reader, struct trace_reader_in
  * there (trace_reader_from()).
  */
 struct trace_key {
-	uint64_t at;      /* its place in the file */
-	uint64_t first;   /* events before it */
-	uint64_t time_ns; /* of its first event */
+	/* its place in the file */
+	uint64_t at;
+	/* events before it */
+	uint64_t first;
+	/* of its first event */
+	uint64_t time_ns;
 };
 /**
  * struct trace_seed - a block that lives at a key block and is freed in what is read from there.
  */
 struct trace_seed {
 	uint64_t bytes;
-	uint32_t slot, stack; /* slot: its block number */
+	/* slot: its block number */
+	uint32_t slot, stack;
 };
 
 struct trace_read_opt {
-	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
+	/* may be NULL */
+	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *progress_ctx;
 	/*
 	 * 1: events later than @until_ns may be left out, block by block, unread; definitions are
@@ -177,7 +188,8 @@ struct trace_read_opt {
 	 * program ended, whatever stands in it.
 	 */
 	int tells_end;
-	void (*key)(void *ctx, const struct trace_key *key); /* may be NULL; before its events */
+	/* may be NULL; before its events */
+	void (*key)(void *ctx, const struct trace_key *key);
 	void *key_ctx;
 };
 /**
@@ -190,8 +202,10 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 		     const struct trace_read_opt *opt, struct err *err);
 /** struct trace_living - what lives at one moment. */
 struct trace_living {
-	struct sheet_block *blocks; /* by no order; groups are the recording's numbers of stacks */
-	size_t count, room_bytes;   /* huge_free(blocks, room_bytes) */
+	/* by no order; groups are the recording's numbers of stacks */
+	struct sheet_block *blocks;
+	/* huge_free(blocks, room_bytes) */
+	size_t count, room_bytes;
 	/* of the last event that was read, which may be later than what was asked for */
 	uint64_t last_ns;
 	/*
@@ -249,7 +263,8 @@ int trace_follow_from(const struct trace_follow *follow, const struct trace_key 
 int trace_follow_drain(struct trace_follow *follow, struct err *err);
 /** struct trace_follow_state - how far it is. */
 struct trace_follow_state {
-	uint64_t file_bytes, read_bytes; /* as of the last drain */
+	/* as of the last drain */
+	uint64_t file_bytes, read_bytes;
 	uint64_t damaged_blocks, skipped_bytes;
 	/* 1: the writer has gone and everything was read; where it wrote no end that was told */
 	int over;
@@ -318,17 +333,21 @@ struct page_shot *trace_pages_load(struct trace_pages *pages, size_t i, struct e
 /** struct trace_survey - what a recording is made of. */
 struct trace_survey {
 	uint32_t version;
-	uint16_t machine; /* ELF e_machine; 0 unknown */
+	/* ELF e_machine; 0 unknown */
+	uint16_t machine;
 	uint8_t boot_id[16];
-	uint64_t realtime_ns, monotonic_ns; /* when the file was created */
+	/* when the file was created */
+	uint64_t realtime_ns, monotonic_ns;
 	int header_damaged;
 	uint64_t damaged_stretches, unreadable_bytes, key_blocks;
 	struct {
-		const char *name; /* static; NULL for types that do not exist */
+		/* static; NULL for types that do not exist */
+		const char *name;
 		uint64_t blocks, rows, stored_bytes;
 	} type[TRACE_TYPES];
 	struct {
-		const char *name; /* of a column of event blocks */
+		/* of a column of event blocks */
+		const char *name;
 		uint64_t raw_bytes, stored_bytes;
 	} column[TRACE_COLUMNS];
 };

@@ -54,22 +54,30 @@ struct trace_writer {
 	struct zblock_enc *zenc;
 	struct defs_enc defs;
 	uint64_t defs_before;
-	uint64_t since_key; /* bytes of event blocks since a key block */
+	/* bytes of event blocks since a key block */
+	uint64_t since_key;
 	uint64_t events_since_key;
 	struct summary_names names;
 	struct events_enc *events;
 	struct index index;
 	struct buf out;
-	uint64_t end;      /* where the next block goes; everything before is whole */
-	uint64_t reserved; /* the file system keeps space up to here; 0 = it cannot */
+	/* where the next block goes; everything before is whole */
+	uint64_t end;
+	/* the file system keeps space up to here; 0 = it cannot */
+	uint64_t reserved;
 	int no_reserve;
-	struct pending *pending; /* NULL: nothing comes late */
-	struct err failed;       /* code != 0: writing has stopped */
+	/* NULL: nothing comes late */
+	struct pending *pending;
+	/* code != 0: writing has stopped */
+	struct err failed;
 	struct events_tally lost;
-	struct events_told told; /* by what was lost */
+	/* by what was lost */
+	struct events_told told;
 	struct paged_names page_names;
-	struct blt_cols shot; /* of the snapshot that the next ones resemble */
-	uint64_t shot_at;     /* 0: there is none */
+	/* of the snapshot that the next ones resemble */
+	struct blt_cols shot;
+	/* 0: there is none */
+	uint64_t shot_at;
 	size_t shot_stored;
 };
 

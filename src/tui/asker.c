@@ -17,9 +17,11 @@ struct asker {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t asked;
-	char what[QUESTION_MAX]; /* "" = nothing to do */
+	/* "" = nothing to do */
+	char what[QUESTION_MAX];
 	int over, waits, answered;
-	atomic_int stop; /* what is worked on is of no use any more */
+	/* what is worked on is of no use any more */
+	atomic_int stop;
 	struct asked answer;
 };
 

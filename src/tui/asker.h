@@ -12,9 +12,11 @@ struct asker;
 /** struct asked - an answer; buf_fini() its body. */
 struct asked {
 	struct buf body;
-	struct err err; /* there is no answer; else: */
+	/* there is no answer; else: */
+	struct err err;
 	int status;
-	uint64_t took_ns, time_ns; /* time_ns: when it was there, of CLOCK_MONOTONIC */
+	/* time_ns: when it was there, of CLOCK_MONOTONIC */
+	uint64_t took_ns, time_ns;
 };
 
 /** asker_new() - @reach: lent. NULL with @err. */

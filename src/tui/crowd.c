@@ -41,13 +41,17 @@ struct past {
 
 struct crowd {
 	struct crowd_opt opt;
-	struct process_row *rows; /* room for CROWD_ROWS_MAX: what is not there takes no memory */
-	uint32_t count;           /* that are shown, of @all */
+	/* room for CROWD_ROWS_MAX: what is not there takes no memory */
+	struct process_row *rows;
+	/* that are shown, of @all */
+	uint32_t count;
 	uint32_t all;
 	uint64_t total_bytes, time_ns, before_ns;
-	struct past past[PAST]; /* oldest first */
+	/* oldest first */
+	struct past past[PAST];
 	unsigned past_count;
-	struct past base; /* asked for by the reader */
+	/* asked for by the reader */
+	struct past base;
 	enum sort sort;
 	int up, holds, help, finding;
 	struct list list;

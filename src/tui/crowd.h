@@ -19,8 +19,10 @@ struct crowd_opt {
 	/* the processes now, in any order: at most @room; how many, or negative errno with @err */
 	int (*read)(void *ctx, struct process_row *rows, size_t room, struct err *err);
 	void *ctx;
-	const char *words; /* what is shown; NULL: all */
-	uint64_t delay_ns; /* between two readings */
+	/* what is shown; NULL: all */
+	const char *words;
+	/* between two readings */
+	uint64_t delay_ns;
 };
 
 struct crowd;

@@ -29,14 +29,17 @@ enum grid_style {
 
 /** struct grid_cell - one column of one row; the second half of a wide character has no bytes. */
 struct grid_cell {
-	char bytes[12]; /* UTF-8, its accents included; what does not fit is left out */
+	/* UTF-8, its accents included; what does not fit is left out */
+	char bytes[12];
 	uint8_t len, style;
 };
 
 struct grid {
 	unsigned rows, columns;
-	struct grid_cell *cells; /* row by row */
-	int ascii;               /* nothing beyond ASCII is shown */
+	/* row by row */
+	struct grid_cell *cells;
+	/* nothing beyond ASCII is shown */
+	int ascii;
 };
 
 /**

@@ -244,8 +244,10 @@ static int sum_rows(const struct heap_view *v, const uint64_t *by_row, uint32_t 
 
 struct sums {
 	struct fold_sums cost, blocks, base;
-	uint64_t *values;   /* by stack row */
-	uint64_t *accounts; /* of the cost, by account */
+	/* by stack row */
+	uint64_t *values;
+	/* of the cost, by account */
+	uint64_t *accounts;
 };
 
 static void sums_fini(struct sums *s)

@@ -13,13 +13,17 @@
 enum heap_screen { HEAP_TREE = 3, HEAP_TABLE = 4 }; /* by their digits */
 
 struct heap_opt {
-	const char *title; /* what is looked at: "node 4242"; lent */
+	/* what is looked at: "node 4242"; lent */
+	const char *title;
 	enum view_by by;
 	enum view_cost cost;
 	int inverted;
-	int live;         /* readings go on: changes of the last 10 s are shown */
-	int moment;       /* it is what lived at one moment: its blocks are its allocations */
-	const char *when; /* "at end", "at 14:03:22"; lent */
+	/* readings go on: changes of the last 10 s are shown */
+	int live;
+	/* it is what lived at one moment: its blocks are its allocations */
+	int moment;
+	/* "at end", "at 14:03:22"; lent */
+	const char *when;
 	/* a function's name as people say it, appended to @to; NULL: as it is */
 	void (*short_name)(struct buf *to, const char *function, int ascii);
 };

@@ -23,12 +23,16 @@ struct past {
 struct heap_row {
 	uint64_t key;
 	uint64_t total, self, blocks;
-	uint64_t before; /* total in the reading that changes are told from */
+	/* total in the reading that changes are told from */
+	uint64_t before;
 	uint32_t frame;
-	uint32_t pick; /* of the tree */
+	/* of the tree */
+	uint32_t pick;
 	uint16_t depth;
-	uint8_t opens, is_open, last; /* last: of its parent's children that are shown */
-	uint64_t guides;              /* bit n: a line goes on at depth n */
+	/* last: of its parent's children that are shown */
+	uint8_t opens, is_open, last;
+	/* bit n: a line goes on at depth n */
+	uint64_t guides;
 };
 
 struct heap_view {
@@ -40,28 +44,35 @@ struct heap_view {
 	uint32_t *stacks;
 	uint32_t stack_count;
 	struct fold_picks picks;
-	uint64_t whole; /* of the cost */
+	/* of the cost */
+	uint64_t whole;
 	struct past past[HEAP_PAST];
 	unsigned past_count;
-	struct past base;   /* asked for by the reader; values NULL: the one of ten seconds ago */
-	uint64_t before_ns; /* of the reading that changes are told from */
+	/* asked for by the reader; values NULL: the one of ten seconds ago */
+	struct past base;
+	/* of the reading that changes are told from */
+	uint64_t before_ns;
 	int has_before;
 
 	enum heap_screen screen;
 	enum heap_sort sort;
 	int ascending, holds, help;
-	int touched; /* the reader opened or closed something: nothing opens by itself */
+	/* the reader opened or closed something: nothing opens by itself */
+	int touched;
 	struct heap_row *rows;
 	uint32_t row_count;
 	struct list list;
-	uint64_t *open; /* keys, sorted */
+	/* keys, sorted */
+	uint64_t *open;
 	size_t open_count, open_room;
 	char find[HEAP_FIND_MAX + 1];
 	size_t find_len;
-	int finding; /* text is being typed */
+	/* text is being typed */
+	int finding;
 	char remark[64];
 	char said[160];
-	const char *tabs; /* NULL: those of this view alone */
+	/* NULL: those of this view alone */
+	const char *tabs;
 };
 
 /** heap_name() - how a frame is called, appended to @to. */

@@ -9,11 +9,16 @@
 #include <stdint.h>
 
 struct list {
-	uint32_t count;  /* of rows */
-	uint32_t cursor; /* below @count, or 0 */
-	uint32_t top;    /* the first row that is shown */
-	uint32_t shown;  /* rows there is room for */
-	uint64_t key;    /* the cursor's row; valid where @has_key */
+	/* of rows */
+	uint32_t count;
+	/* below @count, or 0 */
+	uint32_t cursor;
+	/* the first row that is shown */
+	uint32_t top;
+	/* rows there is room for */
+	uint32_t shown;
+	/* the cursor's row; valid where @has_key */
+	uint64_t key;
 	int has_key;
 };
 

@@ -28,12 +28,17 @@ enum screen {
 /** struct screen_what - what is looked at. */
 struct screen_what {
 	enum screen screen;
-	unsigned form; /* of the screen, one after the other: the key `v`; any number */
-	uint32_t recording, process, node; /* sources that have it; SCREEN_NOWHERE */
-	pid_t pid;                         /* of @process */
+	/* of the screen, one after the other: the key `v`; any number */
+	unsigned form;
+	/* sources that have it; SCREEN_NOWHERE */
+	uint32_t recording, process, node;
+	/* of @process */
+	pid_t pid;
 	enum view_by by;
-	int has_at;         /* a recording at a moment, in thousandths of its length */
-	unsigned at, since; /* since: where growth is told from */
+	/* a recording at a moment, in thousandths of its length */
+	int has_at;
+	/* since: where growth is told from */
+	unsigned at, since;
 	void (*short_name)(struct buf *to, const char *function, int ascii);
 };
 
@@ -56,7 +61,8 @@ void screen_error(const char *json, size_t len, struct buf *to);
 
 /** struct screen_sources - what `/api/v1/sources` offers. */
 struct screen_sources {
-	unsigned has; /* 1 << enum screen */
+	/* 1 << enum screen */
+	unsigned has;
 	uint32_t recording, process, node;
 	pid_t pid;
 	char name[80];

@@ -25,18 +25,24 @@ struct heap_session {
 	const char *path;
 	struct err err;
 
-	char *found; /* of opt.pid */
+	/* of opt.pid */
+	char *found;
 	struct recording *recording;
 	struct prof *prof;
 	struct follow *follow;
-	struct snap *snap;      /* what is shown */
-	uint64_t fed_ns;        /* CLOCK_MONOTONIC */
-	struct heap_view *view; /* NULL: there is no heap */
+	/* what is shown */
+	struct snap *snap;
+	/* CLOCK_MONOTONIC */
+	uint64_t fed_ns;
+	/* NULL: there is no heap */
+	struct heap_view *view;
 	struct views *views;
-	int beside; /* one of the views is shown, not the heap */
+	/* one of the views is shown, not the heap */
+	int beside;
 	struct grid grid;
 	char title[128], said[160];
-	struct buf stack; /* asked for by `y` */
+	/* asked for by `y` */
+	struct buf stack;
 };
 
 static void describe(struct heap_session *t, const struct prof *prof)

@@ -23,8 +23,10 @@ struct heap_session_opt {
 	const char *path;
 	pid_t pid;
 	const struct query *query;
-	const struct recording_ears *ears; /* before the screen is taken */
-	const char *words;                 /* what is selected; NULL: all */
+	/* before the screen is taken */
+	const struct recording_ears *ears;
+	/* what is selected; NULL: all */
+	const char *words;
 	enum view_by by;
 	enum view_cost cost;
 	/*
@@ -33,9 +35,12 @@ struct heap_session_opt {
 	 */
 	int cost_given;
 	int inverted;
-	uint64_t delay_ns; /* between two looks at what grows */
-	int from_list;     /* `1` leads back there */
-	void (*short_name)(struct buf *to, const char *function, int ascii); /* out/name.h */
+	/* between two looks at what grows */
+	uint64_t delay_ns;
+	/* `1` leads back there */
+	int from_list;
+	/* out/name.h */
+	void (*short_name)(struct buf *to, const char *function, int ascii);
 };
 
 /** heap_session_new() - read it, or begin to follow it. NULL with @err. */

@@ -215,9 +215,12 @@ static int in_order(const void *a, const void *b, void *ctx)
 
 struct making {
 	struct sheet_view *v;
-	uint32_t *first, *next; /* children, by row; row + 1 */
-	uint8_t *matches;       /* it, or something below it */
-	uint32_t *siblings;     /* room for all */
+	/* children, by row; row + 1 */
+	uint32_t *first, *next;
+	/* it, or something below it */
+	uint8_t *matches;
+	/* room for all */
+	uint32_t *siblings;
 };
 
 /** emit() - @first and its siblings, and what is open below them. */

@@ -33,7 +33,8 @@ struct sheet_column {
 	const char *head;
 	enum sheet_kind kind;
 	unsigned width;
-	unsigned from; /* a terminal has to be so wide to show it */
+	/* a terminal has to be so wide to show it */
+	unsigned from;
 };
 
 struct sheet_cell {
@@ -42,13 +43,17 @@ struct sheet_cell {
 };
 
 struct sheet_row {
-	uint64_t key;              /* the same thing has the same one in every answer */
-	uint32_t parent;           /* its place + 1, before it; 0: none */
-	const char *name, *detail; /* of the sheet's arena */
+	/* the same thing has the same one in every answer */
+	uint64_t key;
+	/* its place + 1, before it; 0: none */
+	uint32_t parent;
+	/* of the sheet's arena */
+	const char *name, *detail;
 	struct sheet_cell cells[SHEET_COLUMNS_MAX];
 	const uint64_t *points;
 	uint32_t point_count;
-	int is_faint, shows; /* shows: what hangs below it is open at first */
+	/* shows: what hangs below it is open at first */
+	int is_faint, shows;
 };
 
 /**
@@ -56,17 +61,23 @@ struct sheet_row {
  * what changes are told of.
  */
 struct sheet {
-	const struct sheet_column *columns; /* static */
-	unsigned column_count, sort;        /* sort: by which, at first */
+	/* static */
+	const struct sheet_column *columns;
+	/* sort: by which, at first */
+	unsigned column_count, sort;
 	const char *name_head;
 	struct sheet_row *rows;
 	uint32_t count, room;
 	struct arena arena;
-	uint64_t whole;     /* of column 0: rows at the top have percents; 0: they have not */
-	int stays;          /* in the order of the answer, and nothing changes: a log */
-	uint64_t rss_bytes; /* of the first line; 0: not known */
+	/* of column 0: rows at the top have percents; 0: they have not */
+	uint64_t whole;
+	/* in the order of the answer, and nothing changes: a log */
+	int stays;
+	/* of the first line; 0: not known */
+	uint64_t rss_bytes;
 	char says[160], right[80], warns[200];
-	const char *empty; /* instead of rows */
+	/* instead of rows */
+	const char *empty;
 };
 void sheet_fini(struct sheet *sheet);
 /** sheet_text() - a copy in the arena; NULL stays NULL. */
@@ -106,12 +117,18 @@ void sheet_view_forget(struct sheet_view *view);
 
 /** struct sheet_frame - what stands around the rows. */
 struct sheet_frame {
-	const char *title, *remark; /* ends of the first line */
-	const char *said;           /* to the last key, in the line below the rows; NULL */
-	const char *keys;           /* last line: beside those that every sheet has */
-	const char *const *help;    /* lines of the help above the common ones; ends with NULL */
-	const char *waits;          /* instead of rows, where there is no answer yet */
-	const uint64_t *past;       /* of RSS: a sparkline in the first line */
+	/* ends of the first line */
+	const char *title, *remark;
+	/* to the last key, in the line below the rows; NULL */
+	const char *said;
+	/* last line: beside those that every sheet has */
+	const char *keys;
+	/* lines of the help above the common ones; ends with NULL */
+	const char *const *help;
+	/* instead of rows, where there is no answer yet */
+	const char *waits;
+	/* of RSS: a sparkline in the first line */
+	const uint64_t *past;
 	unsigned past_count;
 };
 void sheet_view_draw(struct sheet_view *view, const struct sheet_frame *frame, struct grid *grid);

@@ -23,22 +23,27 @@ struct sheet_line {
 	uint32_t row;
 	uint16_t depth;
 	uint8_t opens, is_open, last;
-	uint64_t guides; /* bit n: what it hangs below, n levels up, has rows to come */
+	/* bit n: what it hangs below, n levels up, has rows to come */
+	uint64_t guides;
 };
 
 struct sheet_view {
 	struct sheet sheet;
-	int fed, sorted; /* sorted: the reader has said by what */
+	/* sorted: the reader has said by what */
+	int fed, sorted;
 	uint64_t time_ns, before_ns;
-	int64_t *before; /* by row; NULL: there is nothing to tell changes from */
+	/* by row; NULL: there is nothing to tell changes from */
+	int64_t *before;
 	struct sheet_past past[SHEET_PAST], base;
 	unsigned past_count;
 	struct sheet_line *lines;
 	uint32_t line_count;
 	struct list list;
-	unsigned sort; /* column, then change, then name */
+	/* column, then change, then name */
+	unsigned sort;
 	int ascending, holds, help, finding;
-	uint64_t *open; /* keys that the reader has turned from what they are at first, sorted */
+	/* keys that the reader has turned from what they are at first, sorted */
+	uint64_t *open;
 	size_t open_count, open_room;
 	char find[SHEET_FIND_MAX + 1];
 	uint32_t matched;

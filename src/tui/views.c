@@ -22,7 +22,8 @@
 
 struct views {
 	struct views_opt opt;
-	int is_ours; /* answers are worked out in this process */
+	/* answers are worked out in this process */
+	int is_ours;
 	struct reach *reach;
 	struct asker *asker;
 	struct screen_what what;
@@ -31,8 +32,10 @@ struct views {
 	unsigned forms[SCREENS];
 	char tabs[96], keys[160];
 	char failed[400];
-	int answered; /* what is asked for now is shown */
-	int wanted;   /* the reader asked, not the clock: it is shown, held or not */
+	/* what is asked for now is shown */
+	int answered;
+	/* the reader asked, not the clock: it is shown, held or not */
+	int wanted;
 	uint64_t asked_ns, shown_ns, next_ns;
 	uint64_t past[SPARK];
 	unsigned past_count;

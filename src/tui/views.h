@@ -16,10 +16,13 @@ struct views;
 struct views_opt {
 	/* a recording, a folder of them, a store, or the address of a server; NULL: process @pid */
 	const char *path;
-	const char *written; /* of @pid: its recording, where it is being recorded; NULL */
+	/* of @pid: its recording, where it is being recorded; NULL */
+	const char *written;
 	pid_t pid;
-	int heap;          /* a recording: its tree and table are shown by somebody else */
-	uint64_t delay_ns; /* between two answers of what is live */
+	/* a recording: its tree and table are shown by somebody else */
+	int heap;
+	/* between two answers of what is live */
+	uint64_t delay_ns;
 	void (*short_name)(struct buf *to, const char *function, int ascii);
 };
 /**

@@ -32,16 +32,21 @@ struct unwind_thread;
 
 /** What the first step needs; callee-saved registers of the frame that called the hook. */
 struct unwind_regs {
-	uint64_t ip; /* return address into the caller: the innermost frame */
-	uint64_t sp; /* the stack pointer after that return (the CFA of the hook) */
+	/* return address into the caller: the innermost frame */
+	uint64_t ip;
+	/* the stack pointer after that return (the CFA of the hook) */
+	uint64_t sp;
 	uint64_t bp;
-	uint64_t bx; /* 0 where not known: only frames whose CFA hangs on rbx miss it */
+	/* 0 where not known: only frames whose CFA hangs on rbx miss it */
+	uint64_t bx;
 };
 
 /** Call frame records that no header announces (preload/frames.h); NULL where there are none. */
 struct unwind_frames {
-	const uint8_t *eh_frame, *eh_lo, *eh_hi; /* mapped; the bounds of what may be read */
-	const uint8_t *debug_frame;              /* a copy: addresses are those of the file */
+	/* mapped; the bounds of what may be read */
+	const uint8_t *eh_frame, *eh_lo, *eh_hi;
+	/* a copy: addresses are those of the file */
+	const uint8_t *debug_frame;
 	uint64_t debug_bytes;
 };
 
@@ -49,11 +54,16 @@ struct unwind_frames {
 struct unwind_module {
 	uint64_t bias;
 	uint64_t lo, hi;
-	const uint8_t *eh_frame_hdr;       /* mapped, NULL where the module has none */
-	uint64_t eh_frame_hdr_bytes;       /* bound for reads; 0 = unknown: up to readable_hi */
-	uint64_t readable_lo, readable_hi; /* the PT_LOAD that holds eh_frame_hdr and eh_frame */
-	struct unwind_frames frames;       /* where @search_file was set */
-	int search_file;                   /* in: the header has no entry, look further */
+	/* mapped, NULL where the module has none */
+	const uint8_t *eh_frame_hdr;
+	/* bound for reads; 0 = unknown: up to readable_hi */
+	uint64_t eh_frame_hdr_bytes;
+	/* the PT_LOAD that holds eh_frame_hdr and eh_frame */
+	uint64_t readable_lo, readable_hi;
+	/* where @search_file was set */
+	struct unwind_frames frames;
+	/* in: the header has no entry, look further */
+	int search_file;
 	/* module generation since which the address has meant this; UNWIND_CODE too */
 	uint32_t since;
 };
@@ -182,11 +192,16 @@ void unwind_forget(struct unwind_thread *thread);
 
 /** What a thread's captures were answered by; for tests and tuning. */
 struct unwind_stats {
-	uint64_t misses;       /* captures that the memo could not answer */
-	uint64_t fresh_frames; /* frames walked for them */
-	uint64_t joins;        /* of them, those that met the last stack */
-	uint64_t rules;        /* recipes that were not in the thread's own cache */
-	uint64_t deep;         /* stacks too deep to remember */
+	/* captures that the memo could not answer */
+	uint64_t misses;
+	/* frames walked for them */
+	uint64_t fresh_frames;
+	/* of them, those that met the last stack */
+	uint64_t joins;
+	/* recipes that were not in the thread's own cache */
+	uint64_t rules;
+	/* stacks too deep to remember */
+	uint64_t deep;
 };
 void unwind_thread_stats(const struct unwind_thread *thread, struct unwind_stats *stats);
 

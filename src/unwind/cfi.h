@@ -20,23 +20,28 @@
 /** What may be read, and where the unwind data stands in it. */
 struct unwind_image {
 	const uint8_t *lo, *hi;
-	const uint8_t *hdr; /* .eh_frame_hdr, or NULL: then eh_frame is enumerated */
+	/* .eh_frame_hdr, or NULL: then eh_frame is enumerated */
+	const uint8_t *hdr;
 	/* used where hdr is NULL or has no sorted table; ends by itself or at hi */
 	const uint8_t *eh_frame;
-	int debug;     /* it is .debug_frame, which begins at lo; hdr is NULL */
-	uint64_t bias; /* of .debug_frame: what its addresses lack to be those of this process */
+	/* it is .debug_frame, which begins at lo; hdr is NULL */
+	int debug;
+	/* of .debug_frame: what its addresses lack to be those of this process */
+	uint64_t bias;
 };
 
 /** One frame description entry with the parts of its CIE that matter. */
 struct unwind_fde {
-	uint64_t lo, hi; /* the addresses it describes */
+	/* the addresses it describes */
+	uint64_t lo, hi;
 	const uint8_t *code, *code_end;
 	const uint8_t *cie_code, *cie_end;
 	uint64_t code_align;
 	int64_t data_align;
 	uint64_t ra;
 	uint8_t pointer_enc;
-	uint8_t signal; /* a signal return frame: the caller was interrupted, not calling */
+	/* a signal return frame: the caller was interrupted, not calling */
+	uint8_t signal;
 };
 
 enum unwind_how {
@@ -51,7 +56,8 @@ enum unwind_how {
 };
 
 struct unwind_reg_rule {
-	int64_t value; /* a block: address of its length field */
+	/* a block: address of its length field */
+	int64_t value;
 	uint32_t how;
 	uint32_t zero;
 };
@@ -59,7 +65,8 @@ struct unwind_reg_rule {
 /** The rules of one row of a frame's table: the CFA, and how each register is found. */
 struct unwind_row {
 	struct unwind_reg_rule reg[UNWIND_REGS];
-	const uint8_t *cfa_expr; /* NULL: CFA = reg[cfa_reg] + cfa_off */
+	/* NULL: CFA = reg[cfa_reg] + cfa_off */
+	const uint8_t *cfa_expr;
 	int64_t cfa_off;
 	uint64_t cfa_reg;
 };
@@ -69,12 +76,15 @@ struct unwind_row {
  * small.
  */
 struct unwind_cfi_work {
-	struct unwind_row row; /* the result */
+	/* the result */
+	struct unwind_row row;
 	uint64_t row_lo, row_hi;
 	struct unwind_row initial;
 	struct unwind_row remembered[UNWIND_REMEMBER_MAX];
-	uint32_t depth;        /* of remembered rows */
-	const uint8_t *resume; /* where unwind_cfi_next_row() goes on; NULL: the program ended */
+	/* of remembered rows */
+	uint32_t depth;
+	/* where unwind_cfi_next_row() goes on; NULL: the program ended */
+	const uint8_t *resume;
 };
 
 /**

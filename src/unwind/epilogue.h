@@ -13,13 +13,16 @@
 
 /** Where a register of the caller's is. */
 struct unwind_saved {
-	int known;  /* 0: the callee did not touch it */
-	int32_t at; /* bytes from the frame's stack pointer */
+	/* 0: the callee did not touch it */
+	int known;
+	/* bytes from the frame's stack pointer */
+	int32_t at;
 };
 
 /** A frame whose code, from the return address on, goes straight to its return. */
 struct unwind_epilogue {
-	int32_t cfa; /* bytes from the frame's stack pointer; the return address lies 8 below */
+	/* bytes from the frame's stack pointer; the return address lies 8 below */
+	int32_t cfa;
 	struct unwind_saved bp, bx;
 };
 

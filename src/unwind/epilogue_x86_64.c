@@ -14,7 +14,8 @@
 
 struct reading {
 	struct unwind_bytes code;
-	int32_t sp; /* bytes from where it was */
+	/* bytes from where it was */
+	int32_t sp;
 	struct unwind_saved reg[8];
 };
 

@@ -35,11 +35,14 @@ struct unwind_nodes {
 	struct wire_node *node;
 	uint32_t *index;
 	uint32_t line_mask, node_max;
-	uint32_t place_mask; /* of the smallest power of two that node_max fits into */
-	uint32_t tag_shift;  /* its bits */
+	/* of the smallest power of two that node_max fits into */
+	uint32_t place_mask;
+	/* its bits */
+	uint32_t tag_shift;
 	uint32_t *count;
 	const uint32_t *tail;
-	const uint32_t *copier; /* the recorder's pid; 0: nobody makes room */
+	/* the recorder's pid; 0: nobody makes room */
+	const uint32_t *copier;
 };
 
 /** unwind_nodes_init() - point into the mapping at @base (struct wire_heap_header). */

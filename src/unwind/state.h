@@ -42,7 +42,8 @@ struct shared_rule {
 
 /* Call frame records announced by the program. */
 struct frame_block {
-	const uint8_t *begin; /* 0 = free, 1 = being filled; published last */
+	/* 0 = free, 1 = being filled; published last */
+	const uint8_t *begin;
 	const uint8_t *read_lo, *read_hi;
 	uint64_t lo, hi;
 };
@@ -55,9 +56,12 @@ struct unwind_process {
 	unwind_find_module_fn find;
 	unwind_probe_fn probe;
 	void *ctx;
-	uint64_t reused_lo, reused_hi; /* unwind_process_reused() */
-	_Alignas(64) uint64_t epoch;   /* of code; the lowest EPOCH_CODE_SHIFT bits: of stacks */
-	uint32_t block_count;          /* slots ever used */
+	/* unwind_process_reused() */
+	uint64_t reused_lo, reused_hi;
+	/* of code; the lowest EPOCH_CODE_SHIFT bits: of stacks */
+	_Alignas(64) uint64_t epoch;
+	/* slots ever used */
+	uint32_t block_count;
 	_Alignas(64) uint32_t block_readers;
 	_Alignas(64) struct frame_block block[UNWIND_BLOCKS_MAX];
 	_Alignas(4096) struct shared_rule shared[1u << UNWIND_SHARED_BITS];
@@ -69,9 +73,11 @@ struct unwind_process {
  */
 struct last_frame {
 	uint64_t ip, sp, bp;
-	uint64_t rule; /* waiting: the recipe that led on */
+	/* waiting: the recipe that led on */
+	uint64_t rule;
 	uint32_t node;
-	uint32_t words; /* placed: saved words up to and with this frame; top bits are flags */
+	/* placed: saved words up to and with this frame; top bits are flags */
+	uint32_t words;
 };
 #define FRAME_NEEDS_BP (1u << 31) /* this frame or one further out hangs on this rbp */
 #define FRAME_TAINTED \
@@ -115,9 +121,12 @@ struct memo_ref {
 	 * the youngest stack below; the stack itself where there is no fork. Dead: so is all below
 	 */
 	uint32_t rep;
-	uint32_t id;    /* of the fork, in the table of children; hardly ever used twice */
-	uint16_t fork;  /* 0: none; FORK_BP; else 1 + the distance of its word from sp, in words */
-	uint16_t reach; /* in roots: how far out the slots go of the stacks that were met */
+	/* of the fork, in the table of children; hardly ever used twice */
+	uint32_t id;
+	/* 0: none; FORK_BP; else 1 + the distance of its word from sp, in words */
+	uint16_t fork;
+	/* in roots: how far out the slots go of the stacks that were met */
+	uint16_t reach;
 };
 #define FORK_BP \
 	0xffffu /* the register, where the stacks differ in it and hang on it: before all words */
@@ -127,7 +136,8 @@ struct memo_ref {
 struct memo_root {
 	uint64_t ip, sp;
 	struct memo_ref ref;
-	uint32_t last; /* the struct memo that answered last */
+	/* the struct memo that answered last */
+	uint32_t last;
 };
 
 /*
@@ -154,7 +164,8 @@ struct memo_after {
  * of the words, and hardly changes.
  */
 struct memo_outer {
-	uint64_t sp; /* their distances count from here */
+	/* their distances count from here */
+	uint64_t sp;
 	uint32_t count;
 	/* AREA_NONE, or where those further out are, whose distances count from somewhere else */
 	uint32_t next;
@@ -166,15 +177,22 @@ struct memo_outer {
  * a multiple of 4, or packed.
  */
 struct memo {
-	uint64_t head; /* ip << 16 | number of words | flags */
+	/* ip << 16 | number of words | flags */
+	uint64_t head;
 	uint64_t bp;
-	uint32_t sp; /* base + this, as of the thread */
+	/* base + this, as of the thread */
+	uint32_t sp;
 	uint32_t node;
-	uint32_t outer; /* AREA_NONE, or where its struct memo_outer is */
-	uint32_t next;  /* the stack that came after it last; AREA_NONE: not known */
-	uint32_t top;   /* packed: what the first step counts from, in bytes from sp */
-	uint16_t run;   /* how often it came in a row the last time, but for the last one */
-	uint16_t more;  /* flags */
+	/* AREA_NONE, or where its struct memo_outer is */
+	uint32_t outer;
+	/* the stack that came after it last; AREA_NONE: not known */
+	uint32_t next;
+	/* packed: what the first step counts from, in bytes from sp */
+	uint32_t top;
+	/* how often it came in a row the last time, but for the last one */
+	uint16_t run;
+	/* flags */
+	uint16_t more;
 	uint64_t word[];
 };
 #define MEMO_WORDS 0x3fffu
@@ -195,12 +213,18 @@ struct unwind_thread {
 	const uint64_t *process_epoch;
 	uint64_t seen_epoch;
 	uint32_t seen_gen;
-	uint32_t busy;       /* set while a walk changes what is remembered */
-	uint32_t root_mask;  /* roots - 1 */
-	uint32_t line_mask;  /* lines of children - 1 */
-	uint32_t after_mask; /* places - 1 */
-	uint32_t oldest;     /* what begins before this in the area is gone */
-	uint32_t lap;        /* what begins at the area's start in this lap */
+	/* set while a walk changes what is remembered */
+	uint32_t busy;
+	/* roots - 1 */
+	uint32_t root_mask;
+	/* lines of children - 1 */
+	uint32_t line_mask;
+	/* places - 1 */
+	uint32_t after_mask;
+	/* what begins before this in the area is gone */
+	uint32_t oldest;
+	/* what begins at the area's start in this lap */
+	uint32_t lap;
 	uint32_t area_units;
 	uint32_t repeated_mask;
 	/*
@@ -221,16 +245,25 @@ struct unwind_thread {
 	struct memo_after *after;
 	uint64_t *link;
 	uint8_t *area;
+
 	/* misses */
-	uint64_t salt; /* the epoch in the top bits: old keys of the rule cache do not match */
-	uint32_t link_shift;    /* 64 - log2(places) */
-	uint32_t link_full;     /* words that found no place since the table was cleared */
-	uint32_t link_patience; /* so many, and it is cleared */
-	uint32_t forks;         /* the number given last */
+
+	/* the epoch in the top bits: old keys of the rule cache do not match */
+	uint64_t salt;
+	/* 64 - log2(places) */
+	uint32_t link_shift;
+	/* words that found no place since the table was cleared */
+	uint32_t link_full;
+	/* so many, and it is cleared */
+	uint32_t link_patience;
+	/* the number given last */
+	uint32_t forks;
 	/* stacks that begin before this are not packed: those are compared faster */
 	uint32_t wide_end;
-	uint32_t epoch;    /* number of forgettings */
-	uint32_t area_end; /* where the next one will begin */
+	/* number of forgettings */
+	uint32_t epoch;
+	/* where the next one will begin */
+	uint32_t area_end;
 	/*
 	 * of this time round the area: stacks that went in, those that were found there; is it one
 	 * that takes few?
@@ -239,26 +272,39 @@ struct unwind_thread {
 	/* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
 	uint64_t base;
 	uint64_t stack_lo, stack_hi;
-	uint64_t used_lo;  /* the innermost place of it where code ran; stack_hi: none yet */
-	uint64_t trust_hi; /* from used_lo up to here all of it can be read */
+	/* the innermost place of it where code ran; stack_hi: none yet */
+	uint64_t used_lo;
+	/* from used_lo up to here all of it can be read */
+	uint64_t trust_hi;
 	/* and up to here it was asked for just now; UINT64_MAX: it need not be */
 	uint64_t checked_hi;
-	uint64_t words_hi; /* below it lie all words that are remembered */
-	uint32_t doubt;    /* what could be read has changed; set by any thread */
-	uint32_t careful;  /* it has happened before: pages are asked for as the stack grows */
-	uint32_t verify;   /* the next look at the stack asks for all pages */
-	uint32_t keyed;    /* see unwind_stack_keyed() */
+	/* below it lie all words that are remembered */
+	uint64_t words_hi;
+	/* what could be read has changed; set by any thread */
+	uint32_t doubt;
+	/* it has happened before: pages are asked for as the stack grows */
+	uint32_t careful;
+	/* the next look at the stack asks for all pages */
+	uint32_t verify;
+	/* see unwind_stack_keyed() */
+	uint32_t keyed;
 	struct unwind_process *process;
-	uint64_t reused_lo, reused_bytes; /* where addresses have had other meanings */
+	/* where addresses have had other meanings */
+	uint64_t reused_lo, reused_bytes;
 	struct cached_rule *rules;
-	uint32_t *rule_since; /* of the entry's address, where it lies there */
-	uint32_t rule_shift;  /* 64 - log2(entries) */
+	/* of the entry's address, where it lies there */
+	uint32_t *rule_since;
+	/* 64 - log2(entries) */
+	uint32_t rule_shift;
 	uint32_t rule_count;
 	uint32_t frame_count, frame_max;
 	uint32_t word_max;
-	uint32_t last_root; /* enum wire_stop below which the last stack hangs */
-	uint32_t guess_at;  /* its outermost guessed frame; UINT32_MAX: none */
-	uint32_t reading;   /* one of the process's block_readers is this thread */
+	/* enum wire_stop below which the last stack hangs */
+	uint32_t last_root;
+	/* its outermost guessed frame; UINT32_MAX: none */
+	uint32_t guess_at;
+	/* one of the process's block_readers is this thread */
+	uint32_t reading;
 	/* of the last stack, what stands in the area as outer words; outer_frames 0: nothing */
 	uint32_t outer_frames, outer;
 	struct last_frame *frame;
@@ -267,9 +313,8 @@ struct unwind_thread {
 	uint64_t magic;
 	uint64_t bytes;
 	struct unwind_stats stats;
-	uint64_t called
-		/* addresses behind a call, by their low bits; see guess_elsewhere() */
-		[UNWIND_CALLED];
+	/* addresses behind a call, by their low bits; see guess_elsewhere() */
+	uint64_t called[UNWIND_CALLED];
 	struct unwind_cfi_work work;
 	/*
 	 * of the look for a rule that is under way; not on the stack, of which hardly anything may

@@ -19,8 +19,10 @@
 #define NO_CODE (1ull << 47)
 
 struct walk {
-	uint64_t lo, span; /* addr - lo < span: a whole word is there */
-	uint64_t page;     /* last page outside of that which the probe found readable, + 1 */
+	/* addr - lo < span: a whole word is there */
+	uint64_t lo, span;
+	/* last page outside of that which the probe found readable, + 1 */
+	uint64_t page;
 	struct unwind_process *process;
 };
 
@@ -267,12 +269,16 @@ static __attribute__((noinline)) int step_full(struct unwind_thread *t,
 struct place {
 	struct walk w;
 	struct unwind_frame f;
-	uint64_t rule; /* of f; after a guess RULE_GUESS */
-	uint32_t n;    /* frames before f */
-	uint32_t slot; /* cache entry of the frame before */
+	/* of f; after a guess RULE_GUESS */
+	uint64_t rule;
+	/* frames before f */
+	uint32_t n;
+	/* cache entry of the frame before */
+	uint32_t slot;
 	uint32_t guessed;
 	uint32_t descents;
-	uint64_t own_sp; /* where the walk began, or last left the thread's own stack */
+	/* where the walk began, or last left the thread's own stack */
+	uint64_t own_sp;
 	int stop;
 };
 
@@ -435,7 +441,8 @@ static UNWIND_INLINE int place_step(struct unwind_thread *t, struct place *p,
  * capture.
  */
 struct proof {
-	uint32_t equal, limit; /* words [0, equal) are; those from limit on need not be tried */
+	/* words [0, equal) are; those from limit on need not be tried */
+	uint32_t equal, limit;
 };
 
 static int proven(struct unwind_thread *t, struct proof *proof, uint32_t words)

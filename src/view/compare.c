@@ -20,7 +20,8 @@ struct part {
 struct parts {
 	struct part *items;
 	size_t count, room;
-	int inclusive; /* what rows are sorted by */
+	/* what rows are sorted by */
+	int inclusive;
 };
 
 static int add(struct parts *parts, const struct part *part)

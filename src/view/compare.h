@@ -11,24 +11,29 @@
 
 /** struct compare_example - what a row shows: a stack (VIEW_BY_STACK), or a frame. */
 struct compare_example {
-	const struct prof *prof; /* lent; that of after, where it has any */
+	/* lent; that of after, where it has any */
+	const struct prof *prof;
 	struct stack_id stack;
 	struct view_frame frame;
 };
 struct compare_row {
 	uint64_t key;
-	uint64_t before, after;                     /* own */
-	uint64_t before_inclusive, after_inclusive; /* groups of frames only */
-	int was, is;                                /* has any allocation on that side at all */
+	/* own */
+	uint64_t before, after;
+	/* groups of frames only */
+	uint64_t before_inclusive, after_inclusive;
+	/* has any allocation on that side at all */
+	int was, is;
 	struct compare_example example;
 };
 struct comparison {
 	/* by the size of the change, growth before shrinking; then by key */
 	struct compare_row *rows;
 	size_t count;
-	size_t grown, shrunk, appeared,
-		gone; /* of @count; what appeared or is gone has neither grown nor shrunk */
-	uint64_t before, after; /* the sum of the cost, or the highest where it is the peak */
+	/* of @count; what appeared or is gone has neither grown nor shrunk */
+	size_t grown, shrunk, appeared, gone;
+	/* the sum of the cost, or the highest where it is the peak */
+	uint64_t before, after;
 	enum view_by by;
 	enum view_cost cost;
 };

@@ -20,10 +20,14 @@ struct prof;
  * prof.
  */
 struct view_end {
-	uint64_t in_module;   /* of them end in the module where most do */
-	const char *module;   /* "" = code of no file; NULL = none ends */
-	uint64_t in_function; /* of those, in the function where most do */
-	const char *function; /* NULL: no one has a name */
+	/* of them end in the module where most do */
+	uint64_t in_module;
+	/* "" = code of no file; NULL = none ends */
+	const char *module;
+	/* of those, in the function where most do */
+	uint64_t in_function;
+	/* NULL: no one has a name */
+	const char *function;
 };
 
 /**

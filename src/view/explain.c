@@ -19,10 +19,14 @@ struct grouping {
 	struct explain *to;
 	enum view_by by;
 	const struct view_skip *skip;
-	uint32_t rows;   /* of stacks */
-	uint64_t *bytes; /* live, by row */
-	uint8_t *off;    /* frames that are taken off as wrappers' */
-	uint32_t *group; /* by row; UINT32_MAX: not used */
+	/* of stacks */
+	uint32_t rows;
+	/* live, by row */
+	uint64_t *bytes;
+	/* frames that are taken off as wrappers' */
+	uint8_t *off;
+	/* by row; UINT32_MAX: not used */
+	uint32_t *group;
 	struct idtab ids;
 };
 

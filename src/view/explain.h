@@ -15,8 +15,10 @@ const char *advice_bound_name(enum advice_bound bound);
 
 #define ADVICE_MAX 16
 struct advice {
-	const char *id;       /* "malloc-trim" */
-	uint64_t saves_bytes; /* 0 with ADVICE_UNKNOWN */
+	/* "malloc-trim" */
+	const char *id;
+	/* 0 with ADVICE_UNKNOWN */
+	uint64_t saves_bytes;
 	enum advice_bound bound;
 	char text[320], command[160], evidence[320];
 	int has_again;
@@ -30,8 +32,10 @@ struct not_advised {
 };
 
 struct explain_group {
-	struct view_frame frame; /* of the group; of stacks the innermost */
-	uint32_t stack;          /* a row of the names; one example unless grouped by stack */
+	/* of the group; of stacks the innermost */
+	struct view_frame frame;
+	/* a row of the names; one example unless grouped by stack */
+	uint32_t stack;
 };
 
 /**
@@ -42,15 +46,19 @@ struct explain_touch {
 	uint64_t bytes;
 	/* of a group the one with most of it; lent from the reading */
 	const struct page_stack *stack;
-	uint16_t first; /* whose frame stands for the group */
+	/* whose frame stands for the group */
+	uint16_t first;
 };
 
 struct explain {
-	const struct snapshot *snapshot; /* lent */
-	const struct prof *names;        /* lent; NULL: nothing was recorded */
+	/* lent */
+	const struct snapshot *snapshot;
+	/* lent; NULL: nothing was recorded */
+	const struct prof *names;
 	struct sheet *sheet;
 	enum view_by by;
-	struct explain_group *groups; /* sheet->group_count */
+	/* sheet->group_count */
+	struct explain_group *groups;
 	struct advice advice[ADVICE_MAX];
 	unsigned advice_count;
 	struct not_advised not_advised[ADVICE_MAX];
@@ -59,25 +67,32 @@ struct explain {
 	/* as of the instant: what came and went while it was read */
 	int has_window;
 	uint64_t window_allocated_bytes, window_freed_bytes;
-	size_t unreadable; /* as instant.unreadable */
+	/* as instant.unreadable */
+	size_t unreadable;
 	int recorded, complete;
 	/* many blocks came and went while the heap was walked: caches are not told from them */
 	int moving;
-	const char *why_not; /* nothing was recorded: why; NULL */
+	/* nothing was recorded: why; NULL */
+	const char *why_not;
 	/* of the recording's reading of resident pages next to the moment */
 	int has_pages;
-	struct explain_touch *touched; /* by label, of each the largest first */
+	/* by label, of each the largest first */
+	struct explain_touch *touched;
 	size_t touched_count;
-	uint64_t touched_bytes;  /* of the class anonymous-mmap: what nothing else explains */
-	int64_t pages_age_ns;    /* how far the reading is from the snapshot */
-	uint64_t peak_rss_bytes; /* FILE at its peak: as instant.peak_rss_bytes; else 0 */
+	/* of the class anonymous-mmap: what nothing else explains */
+	uint64_t touched_bytes;
+	/* how far the reading is from the snapshot */
+	int64_t pages_age_ns;
+	/* FILE at its peak: as instant.peak_rss_bytes; else 0 */
+	uint64_t peak_rss_bytes;
 	/* FILE: how far the snapshot is from the moment that was asked for */
 	int64_t snapshot_age_ns;
 };
 
 struct explain_opt {
 	enum view_by by;
-	const struct view_skip *skip; /* lent; NULL: the known ones */
+	/* lent; NULL: the known ones */
+	const struct view_skip *skip;
 };
 
 /**
@@ -117,8 +132,10 @@ uint64_t explain_line_bytes(const struct explain *explain, unsigned class, const
 
 /** struct explain_module - whose blocks an allocator has. */
 struct explain_module {
-	const char *module;    /* lent; "" where code has none */
-	const char *allocator; /* lent */
+	/* lent; "" where code has none */
+	const char *module;
+	/* lent */
+	const char *allocator;
 	uint64_t live_bytes, unit_bytes;
 };
 /**

@@ -16,7 +16,8 @@
 /** struct state - what the way down to a stack row has led to. */
 struct state {
 	uint32_t node;
-	uint32_t bits; /* by step: FOLD_MODULE: the frame before was in it; FOCUS, DROP: met */
+	/* by step: FOLD_MODULE: the frame before was in it; FOCUS, DROP: met */
+	uint32_t bits;
 };
 
 struct build {
@@ -25,12 +26,16 @@ struct build {
 	uint32_t node_cap, frame_cap;
 	struct idtab node_tab, frame_tab;
 	uint64_t seed;
-	uint32_t *match; /* by frame, bit i: step i means it */
+	/* by frame, bit i: step i means it */
+	uint32_t *match;
 	uint32_t match_cap;
-	uint32_t step_frame[FOLD_STEPS_MAX]; /* FOLD_MODULE: the box */
-	uint32_t needed;                     /* bits that an account must have */
+	/* FOLD_MODULE: the box */
+	uint32_t step_frame[FOLD_STEPS_MAX];
+	/* bits that an account must have */
+	uint32_t needed;
 	uint32_t forbidden;
-	int merges; /* neighbours with one key are one box */
+	/* neighbours with one key are one box */
+	int merges;
 	int no_room;
 };
 
@@ -242,13 +247,18 @@ static int enter(struct build *b, struct state *s, uint32_t frame)
 struct way {
 	struct build *b;
 	const struct prof *names;
-	struct state *state;        /* by stack row */
-	uint8_t *wanted;            /* by stack row */
-	struct stack_id *canonical; /* by account: view_canonical() */
+	/* by stack row */
+	struct state *state;
+	/* by stack row */
+	uint8_t *wanted;
+	/* by account: view_canonical() */
+	struct stack_id *canonical;
 	/* by frame row: 1 + view_frame_hidden(); 0: not looked at yet, 255: each time */
 	uint8_t *hidden;
-	uint32_t *first_entry; /* by frame row: its place in @entries plus one */
-	uint32_t *entries;     /* fold frames, innermost first */
+	/* by frame row: its place in @entries plus one */
+	uint32_t *first_entry;
+	/* fold frames, innermost first */
+	uint32_t *entries;
 	uint32_t entry_count, entry_cap;
 };
 
@@ -259,8 +269,10 @@ struct way {
 struct fold_owners {
 	pthread_mutex_t lock;
 	struct fold_side sides[FOLD_SIDES_MAX];
-	uint32_t *first_entry[FOLD_SIDES_MAX], *entries[FOLD_SIDES_MAX]; /* as in struct way */
-	uint32_t *of[FOLD_SIDES_MAX]; /* by account: the frame; NULL: not asked for yet */
+	/* as in struct way */
+	uint32_t *first_entry[FOLD_SIDES_MAX], *entries[FOLD_SIDES_MAX];
+	/* by account: the frame; NULL: not asked for yet */
+	uint32_t *of[FOLD_SIDES_MAX];
 	int transformed;
 };
 

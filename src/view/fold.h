@@ -22,15 +22,19 @@
 enum fold_op { FOLD_HIDE = 1, FOLD_MODULE, FOLD_FOCUS, FOLD_DROP };
 struct fold_step {
 	enum fold_op op;
-	uint64_t key;       /* but for FOLD_MODULE */
-	const char *module; /* FOLD_MODULE: base name */
+	/* but for FOLD_MODULE */
+	uint64_t key;
+	/* FOLD_MODULE: base name */
+	const char *module;
 };
 /** struct fold_opt - zero-initialised: by stack, which folds as by function. */
 struct fold_opt {
 	enum view_by by;
 	unsigned step_count;
-	struct fold_step steps[FOLD_STEPS_MAX]; /* applied in order, outermost frame first */
-	int rec;                                /* after them: a frame on the path goes on there */
+	/* applied in order, outermost frame first */
+	struct fold_step steps[FOLD_STEPS_MAX];
+	/* after them: a frame on the path goes on there */
+	int rec;
 };
 /**
  * struct fold_side - a reading: its names, and the stacks that have sums ("accounts"), as rows of
@@ -44,27 +48,38 @@ struct fold_side {
 
 struct fold_frame {
 	uint64_t key;
-	const char *function, *module, *path, *file; /* NULL = unknown; lent from the names */
+	/* NULL = unknown; lent from the names */
+	const char *function, *module, *path, *file;
 	uint64_t offset;
 	uint32_t line;
-	uint8_t folded;  /* stands for @module: "[module]" */
-	uint8_t reason;  /* not a frame: why stacks below it are partial */
-	uint32_t passes; /* nodes with this frame */
+	/* stands for @module: "[module]" */
+	uint8_t folded;
+	/* not a frame: why stacks below it are partial */
+	uint8_t reason;
+	/* nodes with this frame */
+	uint32_t passes;
 };
 struct fold_node {
 	uint64_t key;
 	uint32_t parent, frame;
-	uint32_t first_child, next; /* 0 = none */
-	uint8_t recurs;             /* its frame stands on the path above it, too */
+	/* 0 = none */
+	uint32_t first_child, next;
+	/* its frame stands on the path above it, too */
+	uint8_t recurs;
 };
 struct fold {
-	struct fold_frame *frames; /* 0 is the root's: empty */
-	struct fold_node *nodes;   /* 0 is the root, a parent comes before its children */
+	/* 0 is the root's: empty */
+	struct fold_frame *frames;
+	/* 0 is the root, a parent comes before its children */
+	struct fold_node *nodes;
 	uint32_t frame_count, node_count;
-	uint32_t *node_of[FOLD_SIDES_MAX]; /* by account; FOLD_NONE: the transforms leave it out */
-	struct fold_owners *owners;        /* for fold_own_sums() */
+	/* by account; FOLD_NONE: the transforms leave it out */
+	uint32_t *node_of[FOLD_SIDES_MAX];
+	/* for fold_own_sums() */
+	struct fold_owners *owners;
 	uint32_t accounts[FOLD_SIDES_MAX];
-	uint32_t cut; /* accounts whose inner frames found no room */
+	/* accounts whose inner frames found no room */
+	uint32_t cut;
 	enum view_by by;
 };
 
@@ -110,24 +125,34 @@ struct fold_pick {
 	uint64_t total, self, blocks, rest;
 	uint64_t base, base_self;
 	uint32_t frame, depth;
-	uint32_t parent;   /* among the picks; FOLD_NONE for the first */
-	uint32_t children; /* all of them, picked or not */
-	uint32_t trunk;    /* frames above it that it stands for as well */
+	/* among the picks; FOLD_NONE for the first */
+	uint32_t parent;
+	/* all of them, picked or not */
+	uint32_t children;
+	/* frames above it that it stands for as well */
+	uint32_t trunk;
 };
 struct fold_picks {
-	struct fold_pick *all; /* depth first, children by cost, then by key */
+	/* depth first, children by cost, then by key */
+	struct fold_pick *all;
 	uint32_t count;
-	struct fold_pick *path; /* above the first, outermost first: key, frame and total alone */
+	/* above the first, outermost first: key, frame and total alone */
+	struct fold_pick *path;
 	uint32_t path_count;
 };
 struct fold_ask {
-	struct fold_sums cost, blocks, base; /* @blocks, @base: empty where there are none */
-	int inverted;                        /* from the allocating functions outwards */
-	int callers;                         /* of @function, from its outermost place outwards */
-	int callees; /* or what stands below its outermost places, as one tree */
+	/* @blocks, @base: empty where there are none */
+	struct fold_sums cost, blocks, base;
+	/* from the allocating functions outwards */
+	int inverted;
+	/* of @function, from its outermost place outwards */
+	int callers;
+	/* or what stands below its outermost places, as one tree */
+	int callees;
 	uint64_t function;
 	int has_node;
-	uint64_t node; /* begin there */
+	/* begin there */
+	uint64_t node;
 	uint32_t nodes_max;
 	int trunk;
 };

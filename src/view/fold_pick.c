@@ -28,7 +28,8 @@ struct candidate {
 	uint64_t key, weight;
 	uint64_t total, blocks, base;
 	uint32_t frame, parent, depth;
-	uint32_t at, end; /* the node; turned around: the range of cursors */
+	/* the node; turned around: the range of cursors */
+	uint32_t at, end;
 };
 
 struct choice {
@@ -38,14 +39,18 @@ struct choice {
 	uint32_t heap_count, heap_cap;
 	struct fold_pick *picks;
 	uint32_t count, cap;
+
 	/* turned around only */
-	int turned,
-		begun; /* begun: cursors stand on what is shown, the next frame is their parent's */
+
+	/* begun: cursors stand on what is shown, the next frame is their parent's */
+	int turned, begun;
 	struct cursor *cursors, *sorted;
 	uint32_t cursor_count;
-	uint32_t *same; /* callees only: nodes of the tree, a range for each candidate */
+	/* callees only: nodes of the tree, a range for each candidate */
+	uint32_t *same;
 	uint32_t same_count;
-	uint32_t *slot; /* by frame: 1 + its place in @group while a range is sorted */
+	/* by frame: 1 + its place in @group while a range is sorted */
+	uint32_t *slot;
 	struct group {
 		uint32_t frame, count, begin;
 		uint64_t total, blocks, base;

@@ -12,13 +12,15 @@ struct frames {
 	const struct prof *prof;
 	enum view_by by;
 	struct groups *groups;
-	struct view_frame *keys; /* by group */
+	/* by group */
+	struct view_frame *keys;
 	uint32_t key_cap;
 	struct idtab tab;
 	uint64_t seed;
 	/* by frame row: 1 + where its entries begin among @entries; 0 = not entered yet */
 	uint32_t *first;
-	uint32_t *entries; /* groups */
+	/* groups */
+	uint32_t *entries;
 	uint32_t entry_count, entry_cap;
 };
 
@@ -202,14 +204,17 @@ static int collect_own(struct frames *fs, const struct view_skip *skip)
  */
 struct level {
 	uint32_t row;
-	struct cost below; /* with its own */
+	/* with its own */
+	struct cost below;
 };
 
 struct walk {
 	struct level *levels;
 	uint32_t depth, cap;
-	uint32_t *child, *next; /* by row; 0 = none */
-	uint32_t *open;         /* by group: how often it stands on the way here */
+	/* by row; 0 = none */
+	uint32_t *child, *next;
+	/* by group: how often it stands on the way here */
+	uint32_t *open;
 };
 
 static int enter(struct frames *fs, struct walk *w, uint32_t row)

@@ -29,10 +29,14 @@ enum growth_verdict { GROWTH_UNKNOWN, GROWTH_STEADY, GROWTH_GROWING, GROWTH_SHRI
 
 struct growth {
 	enum growth_verdict verdict;
-	double bytes_per_second; /* slope; of the lower envelope where @lows is set */
-	double confidence;       /* 0 to 1: that there is a trend in the slope's direction */
-	size_t points;           /* that the test saw */
-	int lows;                /* 1: a sawtooth, judged by its lows */
+	/* slope; of the lower envelope where @lows is set */
+	double bytes_per_second;
+	/* 0 to 1: that there is a trend in the slope's direction */
+	double confidence;
+	/* that the test saw */
+	size_t points;
+	/* 1: a sawtooth, judged by its lows */
+	int lows;
 	uint64_t span_ns;
 	uint64_t first_bytes, last_bytes, low_bytes, high_bytes;
 };

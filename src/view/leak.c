@@ -46,7 +46,8 @@ double leak_survival(const struct sample_row *row, uint64_t age_ns)
 struct series {
 	double values[SAMPLES_PAST_MAX], times[SAMPLES_PAST_MAX];
 	size_t count;
-	double highest_fall; /* the deepest fall from a height, and that height */
+	/* the deepest fall from a height, and that height */
+	double highest_fall;
 	double height;
 };
 

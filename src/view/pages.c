@@ -23,12 +23,16 @@ const char *pages_category(const struct page_frame *frame, const struct symbol *
 
 /* A node while the tree grows. */
 struct growing {
-	struct pages_node node;        /* first, so that one is the other */
-	struct growing *parent, *next; /* next sibling */
+	/* first, so that one is the other */
+	struct pages_node node;
+	/* next sibling */
+	struct growing *parent, *next;
 	struct growing *first;
 	uint32_t children;
-	size_t ways; /* rows that come through here */
-	size_t span; /* its number on its level + 1; 0: it is not shown */
+	/* rows that come through here */
+	size_t ways;
+	/* its number on its level + 1; 0: it is not shown */
+	size_t span;
 	uint64_t key;
 };
 

@@ -17,12 +17,18 @@
  * cache that was caused.
  */
 struct pages_tree_opt {
-	uint32_t kinds;           /* bits 1 << enum pages_kind; 0 = PAGES_TREE_KINDS */
-	int reverse;              /* outermost frames on top, callees below */
-	int by_site;              /* each call site is a node of its own; else each function */
-	uint64_t threshold_bytes; /* children with less are added up; 0: none is */
-	unsigned depth;           /* levels; 0 = all */
-	size_t limit;             /* children of a node; 0 = all */
+	/* bits 1 << enum pages_kind; 0 = PAGES_TREE_KINDS */
+	uint32_t kinds;
+	/* outermost frames on top, callees below */
+	int reverse;
+	/* each call site is a node of its own; else each function */
+	int by_site;
+	/* children with less are added up; 0: none is */
+	uint64_t threshold_bytes;
+	/* levels; 0 = all */
+	unsigned depth;
+	/* children of a node; 0 = all */
+	size_t limit;
 	/*
 	 * Look up the names of @count frames (any may come again), before they are told apart.
 	 * Asked level by level, for what hangs below nodes that are shown: of most stacks a few
@@ -43,12 +49,16 @@ int pages_kind_is_cache(unsigned kind);
 struct pages_node {
 	uint64_t bytes, cache_bytes;
 	uint64_t self_bytes, self_cache_bytes;
-	uint64_t under_bytes,
-		under_cache_bytes; /* children below the threshold or beyond limit and depth */
-	uint64_t unknown_bytes, unknown_cache_bytes; /* of the root: pages without a stack */
-	const struct page_frame *frame;              /* one of them; NULL: the root */
-	const struct symbol *symbol;                 /* NULL: no name is known */
-	struct pages_node **children;                /* largest first */
+	/* children below the threshold or beyond limit and depth */
+	uint64_t under_bytes, under_cache_bytes;
+	/* of the root: pages without a stack */
+	uint64_t unknown_bytes, unknown_cache_bytes;
+	/* one of them; NULL: the root */
+	const struct page_frame *frame;
+	/* NULL: no name is known */
+	const struct symbol *symbol;
+	/* largest first */
+	struct pages_node **children;
 	uint32_t count;
 	/*
 	 * the same for the same path in every tree of one source, as far as 32 bits tell paths

@@ -17,17 +17,20 @@
  */
 struct shown {
 	uint64_t hash;
-	uint32_t folded; /* module row + 1 */
+	/* module row + 1 */
+	uint32_t folded;
 };
 
 struct build {
 	const struct prof *prof;
 	struct view_paths *paths;
 	struct view_owns owns;
-	struct shown *shown; /* by stack row */
+	/* by stack row */
+	struct shown *shown;
 	uint64_t seed;
 	struct idtab tab;
-	uint64_t *hashes; /* by path */
+	/* by path */
+	uint64_t *hashes;
 	size_t cap;
 };
 

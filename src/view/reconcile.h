@@ -21,43 +21,53 @@
 
 struct sheet_input {
 	const struct snapshot *snapshot;
-	struct sheet_block *blocks; /* any order: they are sorted in place */
+	/* any order: they are sorted in place */
+	struct sheet_block *blocks;
 	size_t block_count;
-	const struct sheet_map *maps; /* by address, not overlapping */
+	/* by address, not overlapping */
+	const struct sheet_map *maps;
 	size_t map_count;
-	uint32_t group_count; /* groups are 0 .. group_count - 1 */
-	int recorded;         /* blocks are known; 0: nothing is, but by the allocators */
-	int complete; /* from its start, nothing lost: what else is in use is the allocator's own */
-	int lossy;    /* frees may be lost: where the walk says free, it is free */
-	uint64_t now_ms; /* of the instant, on the blocks' clock */
+	/* groups are 0 .. group_count - 1 */
+	uint32_t group_count;
+	/* blocks are known; 0: nothing is, but by the allocators */
+	int recorded;
+	/* from its start, nothing lost: what else is in use is the allocator's own */
+	int complete;
+	/* frees may be lost: where the walk says free, it is free */
+	int lossy;
+	/* of the instant, on the blocks' clock */
+	uint64_t now_ms;
 };
 
 struct sheet_group {
-	uint64_t live_bytes, blocks; /* on resident pages; number of blocks, resident or not */
+	/* on resident pages; number of blocks, resident or not */
+	uint64_t live_bytes, blocks;
 	uint64_t waste_bytes, hole_bytes, unit_bytes, alone_bytes, alone_without_caches_bytes;
 	uint64_t untouched_bytes, swapped_bytes, mapped_bytes;
 	/* that has a unit of its, 1 + its number in the snapshot; 0: none is known */
 	uint8_t allocator;
-	uint32_t age_ms
-		/*
-		 * of its blocks: 5, 50 and 95 % are younger; where they are many, of some thousands
-		 * that lie all over it
-		 */
-		[3];
+	/* of its blocks: 5, 50 and 95 % are younger; where they are many, of some thousands that
+	 * lie all over it */
+	uint32_t age_ms[3];
 };
 
 struct sheet_line {
-	uint8_t class, exact; /* enum sheet_class */
-	uint8_t touched;      /* told by who touched it, in explain->touched under its label */
-	const char *label;    /* lent from the snapshot, or static */
-	const char *how;      /* static, or the snapshot's */
+	/* enum sheet_class */
+	uint8_t class, exact;
+	/* told by who touched it, in explain->touched under its label */
+	uint8_t touched;
+	/* lent from the snapshot, or static */
+	const char *label;
+	/* static, or the snapshot's */
+	const char *how;
 	uint64_t bytes, shared_bytes;
 };
 
 #define SHEET_OCCUPANCY 10
 struct sheet_pair {
 	uint32_t a, b;
-	uint64_t bytes; /* that both together hold alone */
+	/* that both together hold alone */
+	uint64_t bytes;
 };
 struct sheet_pin {
 	uint32_t group, arena;
@@ -78,37 +88,49 @@ struct sheet_cell {
 /** A mapping of an allocator's or a runtime's: the largest ones by what is resident, by address. */
 struct sheet_strip {
 	uint64_t start, bytes, rss_bytes, cell_bytes;
-	const char *label; /* lent from the snapshot */
+	/* lent from the snapshot */
+	const char *label;
 	unsigned cell_count;
 	struct sheet_cell *cells;
 };
 
 struct sheet {
 	uint64_t rss_bytes;
-	struct sheet_line *lines; /* in the order of their classes; of each the largest first */
+	/* in the order of their classes; of each the largest first */
+	struct sheet_line *lines;
 	size_t line_count;
-	struct sheet_line *nobody; /* by mapping's name, what no line has of them */
+	/* by mapping's name, what no line has of them */
+	struct sheet_line *nobody;
 	size_t nobody_count;
-	int64_t unexplained_bytes;  /* what no line has, and what moved: signed */
-	int64_t moved_bytes;        /* part of it: mappings' RSS less what the pages said */
-	struct sheet_group *groups; /* group_count, then the three pseudo groups */
+	/* what no line has, and what moved: signed */
+	int64_t unexplained_bytes;
+	/* part of it: mappings' RSS less what the pages said */
+	int64_t moved_bytes;
+	/* group_count, then the three pseudo groups */
+	struct sheet_group *groups;
 	uint32_t group_count;
 	uint64_t class_bytes[SHEET_CLASSES], class_shared_bytes[SHEET_CLASSES];
+	/* units with owners by how full they are */
 	struct {
 		uint64_t bytes, units;
-	} occupancy[SHEET_OCCUPANCY]; /* units with owners by how full they are */
+	} occupancy[SHEET_OCCUPANCY];
 	struct sheet_pair pairs[SHEET_PAIRS];
 	unsigned pair_count;
 	struct sheet_pin pins[SHEET_PINS];
 	unsigned pin_count;
 	struct sheet_strip strips[SHEET_STRIPS];
 	unsigned strip_count;
-	uint64_t live_blocks, live_bytes_all; /* all blocks of the recording, resident or not */
+	/* all blocks of the recording, resident or not */
+	uint64_t live_blocks, live_bytes_all;
 	uint64_t unrecorded_bytes, unrecorded_blocks, contradictions, dropped_blocks, dropped_bytes;
-	uint64_t trim_bytes;       /* glibc: what malloc_trim(0) would give back */
-	uint64_t top_bytes;        /* of that: at the main arena's top */
-	uint64_t other_tops_bytes; /* glibc's further arenas keep their tops */
-	uint64_t decaying_bytes, given_bytes, slab_free_bytes; /* other allocators' free pages */
+	/* glibc: what malloc_trim(0) would give back */
+	uint64_t trim_bytes;
+	/* of that: at the main arena's top */
+	uint64_t top_bytes;
+	/* glibc's further arenas keep their tops */
+	uint64_t other_tops_bytes;
+	/* other allocators' free pages */
+	uint64_t decaying_bytes, given_bytes, slab_free_bytes;
 	uint64_t untouched_bytes, swapped_bytes;
 	uint64_t runtime_live_bytes, runtime_free_bytes, runtime_hole_bytes;
 };

@@ -27,19 +27,24 @@ struct owner {
  */
 struct unit_sum {
 	uint64_t resident, shared;
-	uint64_t live, waste, metadata, free, cached,
-		gap; /* gap: none of the others; what it is the unit's kind tells */
+	/* gap: none of the others; what it is the unit's kind tells */
+	uint64_t live, waste, metadata, free, cached, gap;
 	uint64_t blocks, cached_slots;
-	uint64_t from, to; /* the first and the last of its resident bytes */
-	int holds_head;    /* of a free chunk: its links stay */
-	int only_tops;     /* all that is free in it is the top of a further arena */
+	/* the first and the last of its resident bytes */
+	uint64_t from, to;
+	/* of a free chunk: its links stay */
+	int holds_head;
+	/* all that is free in it is the top of a further arena */
+	int only_tops;
 	int main_top;
-	struct owner *owners; /* struct merge has room for each group */
+	/* struct merge has room for each group */
+	struct owner *owners;
 	size_t owner_count;
 };
 
 struct set {
-	uint64_t key; /* two groups; 0: empty */
+	/* two groups; 0: empty */
+	uint64_t key;
 	uint64_t bytes;
 };
 
@@ -51,19 +56,24 @@ struct merge {
 	size_t share_count, share_room;
 	/* cursors: all that is asked for comes in rising order */
 	size_t block, piece, unit, map, own, stack;
-	uint64_t slot_end;   /* of blocks[block], once @slot_known */
-	size_t slot_of, met; /* the block that it is of; the one that was counted last */
+	/* of blocks[block], once @slot_known */
+	uint64_t slot_end;
+	/* the block that it is of; the one that was counted last */
+	size_t slot_of, met;
 	struct unit_sum sum;
-	size_t open; /* the slab that @sum is about; NO_UNIT */
+	/* the slab that @sum is about; NO_UNIT */
+	size_t open;
 	struct owner *owners;
 	size_t owner_room;
-	uint32_t *mark,
-		*place; /* of each group: generation, and where it stands among the owners */
+	/* of each group: generation, and where it stands among the owners */
+	uint32_t *mark, *place;
 	uint32_t generation;
 	struct set *sets;
 	size_t set_count;
-	unsigned strip;  /* a cursor */
-	uint64_t direct; /* unexplained so far */
+	/* a cursor */
+	unsigned strip;
+	/* unexplained so far */
+	uint64_t direct;
 	int nomem;
 };
 

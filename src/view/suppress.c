@@ -11,9 +11,11 @@
 #define LINE_SHOWN 60
 
 struct suppress {
-	struct suppress_rule *rules; /* the built-in ones first */
+	/* the built-in ones first */
+	struct suppress_rule *rules;
 	size_t count, cap, built_in;
-	size_t taken; /* after the run: that many have anything, and stand first */
+	/* after the run: that many have anything, and stand first */
+	size_t taken;
 	uint64_t allocations, bytes;
 	int applied;
 };

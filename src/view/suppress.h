@@ -21,7 +21,8 @@
 
 /** One rule and what it took. */
 struct suppress_rule {
-	const char *pattern; /* as it was written; of a built-in one what it is about */
+	/* as it was written; of a built-in one what it is about */
+	const char *pattern;
 	int built_in;
 	uint64_t allocations, bytes;
 };

@@ -9,7 +9,8 @@
 
 /** struct way - how far a stack was followed outwards: the next of its entries. */
 struct way {
-	uint32_t stack; /* its row; 0 = to the end */
+	/* its row; 0 = to the end */
+	uint32_t stack;
 	uint32_t entry;
 };
 
@@ -23,13 +24,17 @@ struct build {
 	uint32_t count, cap;
 	struct idtab tab;
 	uint64_t seed;
-	uint32_t *node_of;   /* of a stack row, 0 = not yet; callers on top only */
-	enum view_cost cost; /* of the totals */
+	/* of a stack row, 0 = not yet; callers on top only */
+	uint32_t *node_of;
+	/* of the totals */
+	enum view_cost cost;
 	struct cost whole;
-	uint8_t *fold; /* by module: its functions without a name are one node; NULL = none are */
+	/* by module: its functions without a name are one node; NULL = none are */
+	uint8_t *fold;
 
 	struct view_frame *frames;
-	uint32_t *same; /* by frame: the first one that makes the same node */
+	/* by frame: the first one that makes the same node */
+	uint32_t *same;
 	uint32_t frame_count, frame_cap;
 	struct idtab frame_tab;
 	/* by frame row: where its entries begin among @frames; 0 = not entered yet */
@@ -37,12 +42,14 @@ struct build {
 	uint32_t stop_of[STACK_STOP_MAX];
 	struct view_self *selfs;
 	uint32_t self_count, self_cap;
-	uint32_t *path; /* whole_stack()'s way back up */
+	/* whole_stack()'s way back up */
+	uint32_t *path;
 	uint32_t path_cap;
 	/* by node, inverted only: what of the one stack that got there is not entered yet */
 	struct way *rest;
 	uint32_t rest_cap, nodes_max, cut;
-	int full; /* a node was refused */
+	/* a node was refused */
+	int full;
 };
 
 static int no_memory(struct err *err)

@@ -39,10 +39,13 @@ uint64_t view_cost_of(const struct cost *cost, enum view_cost which);
 
 /** One frame as shown: inlined frames already unfolded. Strings are lent from the prof. */
 struct view_frame {
-	const char *function; /* NULL = unknown */
-	const char *module;   /* base name; NULL = unknown */
+	/* NULL = unknown */
+	const char *function;
+	/* base name; NULL = unknown */
+	const char *module;
 	uint64_t offset;
-	const char *file; /* NULL = unknown */
+	/* NULL = unknown */
+	const char *file;
 	uint32_t line;
 	uint8_t inlined;
 	/* stands for all functions without a name that @module has there: @offset is one example */
@@ -99,12 +102,16 @@ enum view_role view_skip_role(const struct view_skip *skip, const char *function
 size_t view_skip_count(const struct view_skip *skip, const struct view_frame *frames, size_t count);
 
 struct view_row {
-	struct cost cost; /* own: of the stacks whose innermost frame is this one */
+	/* own: of the stacks whose innermost frame is this one */
+	struct cost cost;
 	/* of all stacks in which it stands, each once; groups of frames only */
 	struct cost inclusive;
-	struct stack_id stack;   /* VIEW_BY_STACK: the stack; others: one example */
-	struct view_frame frame; /* the group's frame; unused for stack and thread */
-	uint32_t tid;            /* VIEW_BY_THREAD */
+	/* VIEW_BY_STACK: the stack; others: one example */
+	struct stack_id stack;
+	/* the group's frame; unused for stack and thread */
+	struct view_frame frame;
+	/* VIEW_BY_THREAD */
+	uint32_t tid;
 	const char *thread_name;
 	unsigned stop;
 };
@@ -112,15 +119,20 @@ struct view_row {
 struct view_opt {
 	enum view_by by;
 	enum view_cost cost;
-	int inclusive;                /* sort by the inclusive figures */
-	size_t limit;                 /* spell out at most so many rows; 0 = all */
-	const struct view_skip *skip; /* lent; NULL: the known ones */
+	/* sort by the inclusive figures */
+	int inclusive;
+	/* spell out at most so many rows; 0 = all */
+	size_t limit;
+	/* lent; NULL: the known ones */
+	const struct view_skip *skip;
 };
 struct view_table {
 	/* the first @count of @total; sorted descending by the asked cost, then by frames */
 	struct view_row *rows;
-	size_t count, total; /* groups with all-zero costs are left out of both */
-	size_t nonzero;      /* of @total: that have any of the cost they are sorted by */
+	/* groups with all-zero costs are left out of both */
+	size_t count, total;
+	/* of @total: that have any of the cost they are sorted by */
+	size_t nonzero;
 	enum view_by by;
 	enum view_cost cost;
 };
@@ -154,13 +166,15 @@ int view_each(const struct prof *prof, const struct view_opt *opt,
  */
 struct view_path {
 	struct cost cost;
-	struct stack_id stack; /* one example */
+	/* one example */
+	struct stack_id stack;
 };
 struct view_paths {
 	struct view_path *items;
 	size_t count;
 	struct cost whole;
-	uint8_t *fold; /* by module */
+	/* by module */
+	uint8_t *fold;
 };
 /** view_paths_new() - O(stack rows); 12 bytes for each. @skip: NULL means the known ones. */
 struct view_paths *view_paths_new(const struct prof *prof, const struct view_skip *skip,
@@ -176,28 +190,39 @@ size_t view_path_frames(const struct prof *prof, const struct view_paths *paths,
  * nodes.
  */
 struct view_node {
-	uint64_t total; /* of the tree's cost, what hangs below included */
+	/* of the tree's cost, what hangs below included */
+	uint64_t total;
 	uint32_t parent;
-	uint32_t first_child, child_count; /* of view_tree.children */
-	uint32_t frame : 31;               /* of view_tree.frames; the root's is empty */
-	uint32_t other_lines : 1; /* stacks come through other lines of it than its frame's, too */
-	uint32_t self; /* of view_tree.selfs; 0 = nothing was allocated by this node itself */
+	/* of view_tree.children */
+	uint32_t first_child, child_count;
+	/* of view_tree.frames; the root's is empty */
+	uint32_t frame : 31;
+	/* stacks come through other lines of it than its frame's, too */
+	uint32_t other_lines : 1;
+	/* of view_tree.selfs; 0 = nothing was allocated by this node itself */
+	uint32_t self;
 };
 struct view_self {
 	struct cost cost;
 	uint32_t node;
-	uint32_t cut; /* 1: callers further out were left out (view_tree.cut) */
+	/* 1: callers further out were left out (view_tree.cut) */
+	uint32_t cut;
 };
 struct view_tree {
 	struct view_node *nodes;
-	uint32_t *children;        /* numbers of nodes: each node's together, descending by total */
-	struct view_frame *frames; /* each at least once; 0 is empty */
-	struct view_self *selfs;   /* 0 is empty */
+	/* numbers of nodes: each node's together, descending by total */
+	uint32_t *children;
+	/* each at least once; 0 is empty */
+	struct view_frame *frames;
+	/* 0 is empty */
+	struct view_self *selfs;
 	uint32_t count, frame_count, self_count;
 	enum view_cost cost;
 	int inverted;
-	uint32_t cut; /* call paths whose outer callers found no room, VIEW_TREE_INVERTED_MAX */
-	struct cost whole; /* of all stacks */
+	/* call paths whose outer callers found no room, VIEW_TREE_INVERTED_MAX */
+	uint32_t cut;
+	/* of all stacks */
+	struct cost whole;
 };
 enum { VIEW_TREE_INVERTED = 1, VIEW_TREE_FOLD_UNNAMED = 2 };
 /**

@@ -21,8 +21,10 @@ struct sample {
 	struct target target;
 	int pidfd, ended;
 	uint64_t opened_ns, due_ns, ended_ns;
-	struct breakdown *last; /* NULL: none yet */
-	struct err err;         /* then: why */
+	/* NULL: none yet */
+	struct breakdown *last;
+	/* then: why */
+	struct err err;
 };
 
 struct samples {

@@ -15,12 +15,17 @@
 
 /** struct last_opt - on one thread; every function is given. */
 struct last_opt {
-	const struct targets *targets; /* lent; who else is looked for meanwhile */
-	pid_t program;   /* a child that was started for this: its end is ours; 0: none */
-	uint64_t end_ns; /* of CLOCK_MONOTONIC; 0: none */
-	int signals;     /* a descriptor to wait for besides; -1: none */
+	/* lent; who else is looked for meanwhile */
+	const struct targets *targets;
+	/* a child that was started for this: its end is ours; 0: none */
+	pid_t program;
+	/* of CLOCK_MONOTONIC; 0: none */
+	uint64_t end_ns;
+	/* a descriptor to wait for besides; -1: none */
+	int signals;
 	void *ctx;
-	int (*signalled)(void *ctx); /* @signals can be read; nonzero: end */
+	/* @signals can be read; nonzero: end */
+	int (*signalled)(void *ctx);
 	/** One reading of @target, malloc'd; NULL with @err. */
 	struct breakdown *(*read)(void *ctx, const struct target *target, struct err *err);
 	/**
@@ -29,8 +34,10 @@ struct last_opt {
 	 */
 	int (*tell)(void *ctx, const struct breakdown *breakdown, const char *exe, uint64_t age_ns,
 		    int ended, struct err *err);
-	void (*unread)(void *ctx, const struct err *why); /* one ended before it was read */
-	void (*full)(void *ctx, unsigned most);           /* there are more: they are left out */
+	/* one ended before it was read */
+	void (*unread)(void *ctx, const struct err *why);
+	/* there are more: they are left out */
+	void (*full)(void *ctx, unsigned most);
 };
 
 /**

@@ -21,8 +21,10 @@
 /** struct memory_shot - one reading, shared by everybody who asked. */
 struct memory_shot {
 	const struct breakdown *breakdown;
-	uint64_t age_ns; /* when it was handed out */
-	void *own;       /* the source's */
+	/* when it was handed out */
+	uint64_t age_ns;
+	/* the source's */
+	void *own;
 };
 
 /** struct memory_facts - what a watcher knows beside its readings. */
@@ -31,18 +33,24 @@ struct memory_facts {
 	char comm[32];
 	int ended;
 	const struct history *history;
-	struct proc_totals totals; /* of the last look */
-	uint64_t time_ns;          /* of it, CLOCK_REALTIME */
+	/* of the last look */
+	struct proc_totals totals;
+	/* of it, CLOCK_REALTIME */
+	uint64_t time_ns;
 	uint64_t limit_bytes;
 	uint64_t reading_ns, reading_cpu_ns, period_ns;
-	double cpu_share; /* of one CPU, since watching began */
-	uint64_t alerts;  /* rules met so far */
-	uint64_t stalls[MEMORY_STALL_BUCKETS +
-			1]; /* readings by their longest call; bounds: memory_stall_bounds */
+	/* of one CPU, since watching began */
+	double cpu_share;
+	/* rules met so far */
+	uint64_t alerts;
+	/* readings by their longest call; bounds: memory_stall_bounds */
+	uint64_t stalls[MEMORY_STALL_BUCKETS + 1];
 	double stall_sum_seconds;
-	uint64_t pss_bytes; /* where a rule asks for it; UINT64_MAX: not known */
+	/* where a rule asks for it; UINT64_MAX: not known */
+	uint64_t pss_bytes;
 	uint64_t mappings, mappings_max;
-	struct cgroup_memory cgroup; /* as of the last reading of mappings */
+	/* as of the last reading of mappings */
+	struct cgroup_memory cgroup;
 };
 extern const double memory_stall_bounds[MEMORY_STALL_BUCKETS]; /* seconds */
 
@@ -50,7 +58,8 @@ struct memory_cache;
 
 struct memory_source {
 	void *ctx;
-	struct memory_cache *cache; /* the owner's: memory_cache_new() */
+	/* the owner's: memory_cache_new() */
+	struct memory_cache *cache;
 	/** Processes that are watched, @facts has MEMORY_TARGETS_MAX places. Any thread. */
 	size_t (*facts)(void *ctx, struct memory_facts *facts);
 	/**
@@ -62,7 +71,8 @@ struct memory_source {
 	/** The last full reading, if there is one: none is made. 0 or -ENOENT. */
 	int (*peek)(void *ctx, int32_t pid, struct memory_shot *shot);
 	void (*put)(void *ctx, struct memory_shot *shot);
-	int hide_addresses; /* never show addresses, whatever a client asks */
+	/* never show addresses, whatever a client asks */
+	int hide_addresses;
 };
 
 #endif

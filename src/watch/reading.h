@@ -10,10 +10,14 @@
 #include "watch/targets.h"
 
 struct reading_opt {
-	int quick;              /* no PSS, no allocators */
-	int doubt_only;         /* of verdicts those alone that are in doubt */
-	int numa;               /* and which node has the pages: all are walked once more */
-	struct mapnames *names; /* of what was mapped meanwhile; NULL: none */
+	/* no PSS, no allocators */
+	int quick;
+	/* of verdicts those alone that are in doubt */
+	int doubt_only;
+	/* and which node has the pages: all are walked once more */
+	int numa;
+	/* of what was mapped meanwhile; NULL: none */
+	struct mapnames *names;
 };
 
 /**

@@ -11,8 +11,10 @@
 
 struct table {
 	const struct table_opt *opt;
-	struct target_list list; /* who was there at any time; those that ended are passed over */
-	struct ledger first;     /* each as it was first seen */
+	/* who was there at any time; those that ended are passed over */
+	struct target_list list;
+	/* each as it was first seen */
+	struct ledger first;
 	int shown;
 };
 

@@ -14,13 +14,18 @@
 
 /** struct table_opt - on one thread; every function is given. */
 struct table_opt {
-	const struct targets *targets; /* lent; who else is looked for meanwhile */
-	uint64_t period_ns;            /* between two tables, at least */
-	uint64_t end_ns;               /* of CLOCK_MONOTONIC; 0: none */
+	/* lent; who else is looked for meanwhile */
+	const struct targets *targets;
+	/* between two tables, at least */
+	uint64_t period_ns;
+	/* of CLOCK_MONOTONIC; 0: none */
+	uint64_t end_ns;
 	enum regions_sort sort;
-	int signals; /* a descriptor to wait for besides */
+	/* a descriptor to wait for besides */
+	int signals;
 	void *ctx;
-	int (*signalled)(void *ctx); /* @signals can be read; nonzero: end */
+	/* @signals can be read; nonzero: end */
+	int (*signalled)(void *ctx);
 	/** A table. -EPIPE: nobody looks any more, which ends it well. */
 	int (*show)(void *ctx, struct ledger *ledger, struct err *err);
 	/**

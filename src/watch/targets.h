@@ -21,9 +21,12 @@
 struct targets {
 	pid_t pids[TARGETS_GIVEN_MAX];
 	unsigned pid_count;
-	const char *name;      /* of the executable, comm or argv[0], without folders; or a glob */
-	const char *container; /* name or id */
-	const char *cgroup;    /* path below /sys/fs/cgroup, or absolute */
+	/* of the executable, comm or argv[0], without folders; or a glob */
+	const char *name;
+	/* name or id */
+	const char *container;
+	/* path below /sys/fs/cgroup, or absolute */
+	const char *cgroup;
 	int follow_children;
 	/* targets_find() waits for a program of that name; may be NULL */
 	void (*waiting)(const char *name);
@@ -32,7 +35,8 @@ struct targets {
 	 * may be NULL
 	 */
 	void (*called)(pid_t pid, const char *by, const char *exe);
-	char container_id[CONTAINER_ID_MAX + 1]; /* once targets_find() has asked */
+	/* once targets_find() has asked */
+	char container_id[CONTAINER_ID_MAX + 1];
 };
 
 /** targets_given() - whether the command line names any. */

@@ -28,14 +28,20 @@ struct shot {
 struct watched {
 	pid_t pid;
 	int pidfd;
-	int exited;        /* pidfd told so; it is not asked again */
-	uint64_t since_ns; /* of the first look: what grew is counted from there */
+	/* pidfd told so; it is not asked again */
+	int exited;
+	/* of the first look: what grew is counted from there */
+	uint64_t since_ns;
 	struct watch *watch;
 	struct history *history;
 	struct alert_set *rules;
-	struct mapnames *names; /* lent; may be NULL */
+	/* lent; may be NULL */
+	struct mapnames *names;
+
 	/* what allocators and runtimes own and hold, as of their last reading; under the lock */
-	unsigned programs; /* watch_programs() at the last look */
+
+	/* watch_programs() at the last look */
+	unsigned programs;
 	struct owned *owned;
 	struct allocator_reading *allocators;
 	size_t allocator_count;
@@ -46,12 +52,14 @@ struct watched {
 	uint64_t owned_due_ns, owned_hurry_ns, unnamed_bytes;
 	/* of smaps_rollup, where a rule asks for it */
 	uint64_t pss_bytes, pss_due_ns;
-	uint64_t unmapped_bytes; /* in open files without a name, where a rule asks for it */
+	/* in open files without a name, where a rule asks for it */
+	uint64_t unmapped_bytes;
 	struct cgroup_memory cgroup;
 	uint64_t mappings_max;
 	/* of all that are watched beside this one; UINT64_MAX: another one tells of the sums */
 	uint64_t others_rss_bytes, others_pss_bytes;
-	uint64_t rss_before; /* of the line printed last */
+	/* of the line printed last */
+	uint64_t rss_before;
 	uint64_t said_period_ns, said_rules_period_ns;
 	/*
 	 * the rules on growth: what they took last, when they may be judged again
@@ -63,14 +71,17 @@ struct watched {
 	struct shot *quick, *full;
 	struct memory_facts facts;
 
-	pthread_mutex_t full_lock; /* one full reading at a time; taken before lock */
+	/* one full reading at a time; taken before lock */
+	pthread_mutex_t full_lock;
 };
 
 struct watched_opt {
-	double seconds; /* between two looks; 0: the usual */
+	/* between two looks; 0: the usual */
+	double seconds;
 	const struct alert_rule *rules;
 	size_t rule_count;
-	struct mapnames *names; /* lent; may be NULL */
+	/* lent; may be NULL */
+	struct mapnames *names;
 };
 
 /** watched_open() - start watching @pid; @history stays the caller's. */
@@ -102,7 +113,8 @@ void shot_put(struct shot *shot);
 struct watched_set {
 	/* HTTP threads read under it; the loop writes where a place is given to another process */
 	pthread_rwlock_t lock;
-	struct watched *all; /* TARGETS_GIVEN_MAX places */
+	/* TARGETS_GIVEN_MAX places */
+	struct watched *all;
 	size_t count;
 };
 void watched_source(struct memory_source *source, struct watched_set *set);

@@ -15,12 +15,17 @@ struct watchers {
 	struct watchers_opt opt;
 	struct watched_opt how;
 	struct watched_set set;
-	struct history *histories[TARGETS_GIVEN_MAX]; /* of each place */
+	/* of each place */
+	struct history *histories[TARGETS_GIVEN_MAX];
 	int stop;
-	uint64_t more_due_ns; /* when to look for restarts and children */
-	int full, waiting;    /* said so */
-	int looked;           /* one of them could be read, once at least */
-	struct err refused;   /* the last one that could not: why, until it is told */
+	/* when to look for restarts and children */
+	uint64_t more_due_ns;
+	/* said so */
+	int full, waiting;
+	/* one of them could be read, once at least */
+	int looked;
+	/* the last one that could not: why, until it is told */
+	struct err refused;
 };
 
 static void PRINTF(2, 3) say(const struct watchers *l, const char *format, ...)

@@ -16,25 +16,33 @@ struct watchers;
 /** struct watchers_ears - who hears of it, on the loop's thread; all of it may be NULL. */
 struct watchers_ears {
 	void *ctx;
-	void (*say)(void *ctx, const char *text); /* worth knowing: one ended, one came */
-	void (*warn)(void *ctx,
-		     const struct err *what); /* something failed, and the watch goes on */
+	/* worth knowing: one ended, one came */
+	void (*say)(void *ctx, const char *text);
+	/* something failed, and the watch goes on */
+	void (*warn)(void *ctx, const struct err *what);
 	/** A look was made; @mappings: they were read, too. Negative: go on no more. */
 	int (*looked)(void *ctx, struct watched *w, int mappings, struct err *err);
-	void (*met)(void *ctx, struct watched *w,
-		    const struct alert_event *event); /* a rule, anew */
-	void (*turned)(void *ctx);                    /* all that were due have been looked at */
-	int (*signalled)(void *ctx);                  /* @signals can be read; nonzero: end */
+	/* a rule, anew */
+	void (*met)(void *ctx, struct watched *w, const struct alert_event *event);
+	/* all that were due have been looked at */
+	void (*turned)(void *ctx);
+	/* @signals can be read; nonzero: end */
+	int (*signalled)(void *ctx);
 };
 
 struct watchers_opt {
 	struct watchers_ears ears;
 	struct watched_opt each;
-	const struct targets *targets; /* lent; who else is looked for meanwhile */
-	const char *history;           /* file of the one process; NULL: in memory */
-	pid_t program;                 /* that was started for this: its end is ours; 0: none */
-	uint64_t end_ns;               /* of CLOCK_MONOTONIC; 0: none */
-	int signals;                   /* a descriptor to wait for besides; -1: none */
+	/* lent; who else is looked for meanwhile */
+	const struct targets *targets;
+	/* file of the one process; NULL: in memory */
+	const char *history;
+	/* that was started for this: its end is ours; 0: none */
+	pid_t program;
+	/* of CLOCK_MONOTONIC; 0: none */
+	uint64_t end_ns;
+	/* a descriptor to wait for besides; -1: none */
+	int signals;
 };
 
 /**

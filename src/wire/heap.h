@@ -104,15 +104,21 @@ _Static_assert(sizeof(struct wire_node) == 16, "wire_node");
  * (@gen_from is raised first). The recorder maps (pc, gen) to a module.
  */
 struct wire_module {
-	uint64_t bias;      /* address minus ELF virtual address */
-	uint64_t lo, hi;    /* [lo, hi) covers all PT_LOAD segments */
-	uint32_t gen_from;  /* module_gen since which no other object has been seen where it lies */
-	uint32_t gen_until; /* module_gen at which it was found gone; 0 = still there */
+	/* address minus ELF virtual address */
+	uint64_t bias;
+	/* [lo, hi) covers all PT_LOAD segments */
+	uint64_t lo, hi;
+	/* module_gen since which no other object has been seen where it lies */
+	uint32_t gen_from;
+	/* module_gen at which it was found gone; 0 = still there */
+	uint32_t gen_until;
 	/* in the string area, not NUL-terminated; the executable's own, "[vdso]", absolute */
 	uint32_t path_off;
 	uint16_t path_len;
-	uint8_t build_id_len; /* 0 = none */
-	uint8_t taken;        /* 1 = gone, and code of no object was met there since */
+	/* 0 = none */
+	uint8_t build_id_len;
+	/* 1 = gone, and code of no object was met there since */
+	uint8_t taken;
 	uint8_t build_id[24];
 };
 _Static_assert(sizeof(struct wire_module) == 64, "wire_module");
@@ -201,19 +207,28 @@ struct wire_lost_count {
 
 struct wire_heap_slot {
 	/* line 0: set at layout time, but for the owner */
-	_Alignas(WIRE_LINE)
-		uint32_t owner; /* 0 = free; else tid of the thread that holds it (CAS) */
-	uint32_t ring_bytes;    /* power of two, multiple of the page size */
+
+	/* 0 = free; else tid of the thread that holds it (CAS) */
+	_Alignas(WIRE_LINE) uint32_t owner;
+	/* power of two, multiple of the page size */
+	uint32_t ring_bytes;
 	uint64_t ring_off;
 	uint64_t scratch_off;
 	uint32_t scratch_bytes;
 	/* recorder: 1 = a rule was broken, ring no longer read, producer must not write */
 	uint32_t closed;
+
 	/* line 1 */
-	_Alignas(WIRE_LINE) uint64_t head; /* producer: bytes ever written */
-	uint64_t waits, wait_ns;           /* producer: back-pressure, counted */
+
+	/* producer: bytes ever written */
+	_Alignas(WIRE_LINE) uint64_t head;
+	/* producer: back-pressure, counted */
+	uint64_t waits, wait_ns;
+
 	/* line 2 */
-	_Alignas(WIRE_LINE) uint64_t tail; /* recorder: bytes ever read */
+
+	/* recorder: bytes ever read */
+	_Alignas(WIRE_LINE) uint64_t tail;
 	/* lines 3-5: producer */
 	_Alignas(WIRE_LINE) struct wire_lost_count lost[WIRE_LOST_MAX];
 };
@@ -231,26 +246,37 @@ struct wire_heap_header {
 	uint64_t total_bytes;
 	uint32_t slot_count, module_max;
 	uint64_t slots_off, modules_off, strings_off, index_off, nodes_off;
-	uint32_t string_bytes, node_max, index_entries; /* index_entries: power of two */
-	uint32_t on_full;                               /* enum wire_on_full */
-	uint32_t free_stacks;                           /* 1 = record the stack of free */
-	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
+	/* index_entries: power of two */
+	uint32_t string_bytes, node_max, index_entries;
+	/* enum wire_on_full */
+	uint32_t on_full;
+	/* 1 = record the stack of free */
+	uint32_t free_stacks;
+	/* 1 = cycle counter on every event (--time-resolution 1ns) */
+	uint32_t stamp_every_event;
 	/* on 127.0.0.1 the recorder serves what it records, without a token; 0 = not */
 	uint32_t served_port;
-	uint32_t name_threads; /* 1 = write WIRE_NAME records */
+	/* 1 = write WIRE_NAME records */
+	uint32_t name_threads;
 	/* one stack for so many bytes on average; 0 = for every allocation */
 	uint64_t sample_bytes;
-	uint64_t start_cycles,
-		start_ns; /* one moment on both clocks (CLOCK_MONOTONIC), taken at creation */
+	/* one moment on both clocks (CLOCK_MONOTONIC), taken at creation */
+	uint64_t start_cycles, start_ns;
+
 	/* recorder's line: read by every hook, written with each tick */
-	_Alignas(WIRE_LINE)
-		uint32_t tick; /* changes about every two milliseconds while the recorder runs */
-	uint32_t recorder_pid; /* 0 = none yet (raw mode: none ever) */
-	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last tick */
-	uint32_t detach;       /* 1 = stop recording, nothing is read any more */
+
+	/* changes about every two milliseconds while the recorder runs */
+	_Alignas(WIRE_LINE) uint32_t tick;
+	/* 0 = none yet (raw mode: none ever) */
+	uint32_t recorder_pid;
+	/* CLOCK_MONOTONIC of the last tick */
+	uint64_t heartbeat_ns;
+	/* 1 = stop recording, nothing is read any more */
+	uint32_t detach;
 	/* recorder/user: 1 = record, 0 = suspended (signals flip it in the target) */
 	uint32_t enabled_wanted;
-	uint32_t node_tail; /* the recorder has copied all nodes before this one */
+	/* the recorder has copied all nodes before this one */
+	uint32_t node_tail;
 	/*
 	 * 1 = stamp every record: threads hand blocks to each other faster than coarse stamps tell
 	 * apart. Times of events are not meant by that: those are what @stamp_every_event says
@@ -263,42 +289,60 @@ struct wire_heap_header {
 	uint32_t asleep;
 	/* futex: 1 = what was there as @exit_waits was seen stands in the file */
 	uint32_t last_block;
+
 	/* target's lines */
-	_Alignas(WIRE_LINE) uint32_t node_count; /* next free node number (CAS) */
-	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */
-	uint32_t module_count;                   /* entries complete, release */
+
+	/* next free node number (CAS) */
+	_Alignas(WIRE_LINE) uint32_t node_count;
+	/* bumped when a module was found unloaded */
+	_Alignas(WIRE_LINE) uint32_t module_gen;
+	/* entries complete, release */
+	uint32_t module_count;
 	uint32_t string_used;
-	uint32_t attached;         /* 1 = the library has mapped this and will record */
-	uint32_t target_pid;       /* as the target sees itself */
-	uint32_t exiting;          /* 1 = exit hooks ran: the target ends on its own account */
-	uint32_t exec_called;      /* enum wire_exec */
-	uint32_t modules_nameless; /* objects for which the table had no room */
-	struct wire_lost_count lost[WIRE_LOST_MAX]; /* losses without a slot, updated atomically */
-	uint64_t own_ranges
-		[8][2]; /* address ranges of the library's own mappings in the target, [lo, hi) */
+	/* 1 = the library has mapped this and will record */
+	uint32_t attached;
+	/* as the target sees itself */
+	uint32_t target_pid;
+	/* 1 = exit hooks ran: the target ends on its own account */
+	uint32_t exiting;
+	/* enum wire_exec */
+	uint32_t exec_called;
+	/* objects for which the table had no room */
+	uint32_t modules_nameless;
+	/* losses without a slot, updated atomically */
+	struct wire_lost_count lost[WIRE_LOST_MAX];
+	/* address ranges of the library's own mappings in the target, [lo, hi) */
+	uint64_t own_ranges[8][2];
 	/*
 	 * both clocks once more, by the exit hook: a raw file has no recorder to calibrate them. 0
 	 * = never ran
 	 */
 	uint64_t end_cycles, end_ns;
-	uint64_t peak_rss_bytes; /* VmHWM as the exit hook read it; 0 = not known */
-	uint64_t end_rss_bytes, end_virtual_bytes; /* VmRSS and VmSize at the same moment */
+	/* VmHWM as the exit hook read it; 0 = not known */
+	uint64_t peak_rss_bytes;
+	/* VmRSS and VmSize at the same moment */
+	uint64_t end_rss_bytes, end_virtual_bytes;
 	/*
 	 * /proc/self/exe as the library read it, with its NUL; "" = not known, or longer. Complete
 	 * before @attached: by the time that the recorder asks /proc an exec may have put another
 	 * program there
 	 */
 	char exe[WIRE_EXE_BYTES];
-	uint64_t start_realtime_ns; /* CLOCK_REALTIME at @start_ns; 0 = not known */
+	/* CLOCK_REALTIME at @start_ns; 0 = not known */
+	uint64_t start_realtime_ns;
+
 	/*
 	 * the child of a fork that is followed: whose, which of the parent's WIRE_FORK it was, and
 	 * who records the parent
 	 */
-	uint32_t forked_from,
-		fork_number; /* 0 = not forked; 0 = the parent's blocks are not known */
+
+	/* 0 = not forked; 0 = the parent's blocks are not known */
+	uint32_t forked_from, fork_number;
 	uint32_t fork_recorder;
-	uint32_t parent_pid; /* who started the target, as it began to be recorded; 0 = not known */
-	char filter[WIRE_FILTER_BYTES]; /* raw mode: whoever reads the file applies it; "" = none */
+	/* who started the target, as it began to be recorded; 0 = not known */
+	uint32_t parent_pid;
+	/* raw mode: whoever reads the file applies it; "" = none */
+	char filter[WIRE_FILTER_BYTES];
 	/* /proc/self/cmdline, likewise, in the string area; 0 bytes = not known, or longer */
 	uint32_t cmdline_off, cmdline_bytes;
 	/*
@@ -312,8 +356,10 @@ struct wire_heap_header {
 	 * the recorder's; 0 = no
 	 */
 	uint32_t look_last, looked_last;
-	uint32_t stay_awake; /* 1 = the target may make no system call to wake anybody */
-	uint32_t exit_waits; /* 1 = it has ended but for waiting for @last_block */
+	/* 1 = the target may make no system call to wake anybody */
+	uint32_t stay_awake;
+	/* 1 = it has ended but for waiting for @last_block */
+	uint32_t exit_waits;
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

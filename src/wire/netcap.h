@@ -34,18 +34,22 @@ enum wire_net_kind {
 };
 
 struct wire_net_head {
-	uint64_t time_ns; /* CLOCK_MONOTONIC */
-	uint64_t cookie;  /* of the socket; 0 = not about one */
+	/* CLOCK_MONOTONIC */
+	uint64_t time_ns;
+	/* of the socket; 0 = not about one */
+	uint64_t cookie;
 	uint8_t kind;
 	uint8_t outgoing;
 	uint16_t reserved;
-	uint32_t bytes; /* of payload behind the record's struct */
+	/* of payload behind the record's struct */
+	uint32_t bytes;
 };
 _Static_assert(sizeof(struct wire_net_head) == 24, "wire_net_head");
 
 struct wire_net_data {
 	struct wire_net_head head;
-	uint32_t seq; /* of the first payload byte; EARLY: unused */
+	/* of the first payload byte; EARLY: unused */
+	uint32_t seq;
 	/* incoming: what TCP had received in order before; outgoing: equal to seq */
 	uint32_t settled;
 	/* segments of this socket and direction that found no room so far, modulo 2^32 */
@@ -59,22 +63,32 @@ enum { WIRE_NET_IN = 0, WIRE_NET_OUT = 1 };
 /** A followed socket; the value of the table by cookie, and the body of OPEN, UP and CLOSE. */
 struct wire_net_socket {
 	struct wire_net_head head;
-	uint32_t pid; /* process that connected or listened */
+	/* process that connected or listened */
+	uint32_t pid;
 	uint16_t node_port;
 	uint8_t local_initiated;
-	uint8_t late;      /* found open */
-	uint8_t listener;  /* stands for the sockets that it will accept */
-	uint8_t up;        /* handshake done, @first is valid */
-	uint8_t state;     /* TCP state before the closing */
-	uint8_t first_fin; /* 1 = we closed first, 2 = the peer did, 0 = nobody */
-	int32_t error;     /* the socket's, positive errno */
+	/* found open */
+	uint8_t late;
+	/* stands for the sockets that it will accept */
+	uint8_t listener;
+	/* handshake done, @first is valid */
+	uint8_t up;
+	/* TCP state before the closing */
+	uint8_t state;
+	/* 1 = we closed first, 2 = the peer did, 0 = nobody */
+	uint8_t first_fin;
+	/* the socket's, positive errno */
+	int32_t error;
 	uint16_t local_port, remote_port;
 	uint8_t local_ip[16], remote_ip[16];
-	uint32_t first[2]; /* sequence number of each direction's first byte */
-	uint32_t end[2];   /* behind the last byte that the hook saw */
+	/* sequence number of each direction's first byte */
+	uint32_t first[2];
+	/* behind the last byte that the hook saw */
+	uint32_t end[2];
 	uint8_t end_known[2];
 	uint8_t reserved[10];
-	uint64_t before[2]; /* bytes moved before the socket was followed */
+	/* bytes moved before the socket was followed */
+	uint64_t before[2];
 	uint64_t lost_segments[2], lost_bytes[2];
 };
 _Static_assert(sizeof(struct wire_net_socket) == 152, "wire_net_socket");
@@ -82,7 +96,8 @@ _Static_assert(sizeof(struct wire_net_socket) == 152, "wire_net_socket");
 struct wire_net_process {
 	struct wire_net_head head;
 	uint32_t pid;
-	uint16_t node_port; /* 0 = followed by pid */
+	/* 0 = followed by pid */
+	uint16_t node_port;
 	uint16_t reserved;
 };
 _Static_assert(sizeof(struct wire_net_process) == 32, "wire_net_process");
@@ -95,7 +110,8 @@ struct wire_net_slot {
 	 * alike
 	 */
 	uint32_t from, left;
-	uint64_t segments[2], bytes[2]; /* seen by whoever had this slot: no atomic additions */
+	/* seen by whoever had this slot: no atomic additions */
+	uint64_t segments[2], bytes[2];
 	struct wire_net_data record;
 	uint8_t payload[WIRE_NET_PIECE];
 };

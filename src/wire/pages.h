@@ -39,13 +39,18 @@ enum wire_pages_stack {
 
 /** A stack, by number. Frames stand in the pool, innermost first, "addresses after". */
 struct wire_pages_stack_head {
-	uint64_t first_ns; /* CLOCK_MONOTONIC; written last, 0 = not complete yet */
-	uint64_t hash;     /* its key in the table of numbers */
+	/* CLOCK_MONOTONIC; written last, 0 = not complete yet */
+	uint64_t first_ns;
+	/* its key in the table of numbers */
+	uint64_t hash;
 	uint32_t tgid;
-	uint32_t epoch; /* execs of the process before */
-	uint32_t at;    /* first word in the pool */
+	/* execs of the process before */
+	uint32_t epoch;
+	/* first word in the pool */
+	uint32_t at;
 	uint16_t count;
-	uint8_t stop; /* enum wire_stop */
+	/* enum wire_stop */
+	uint8_t stop;
 	uint8_t flags;
 };
 _Static_assert(sizeof(struct wire_pages_stack_head) == 32, "wire_pages_stack_head");
@@ -55,9 +60,11 @@ _Static_assert(sizeof(struct wire_pages_stack_head) == 32, "wire_pages_stack_hea
  * moment.
  */
 struct wire_pages_live {
-	int64_t anon; /* neither of the next two: anonymous or shared memory */
+	/* neither of the next two: anonymous or shared memory */
+	int64_t anon;
 	int64_t cache, kernel;
-	uint64_t ever; /* came */
+	/* came */
+	uint64_t ever;
 };
 _Static_assert(sizeof(struct wire_pages_live) == 32, "wire_pages_live");
 
@@ -83,8 +90,10 @@ struct wire_pages_process {
 	 */
 	uint32_t owner;
 	uint32_t reserved;
-	uint64_t code_pages; /* mapped executable when it was looked at last */
-	uint64_t asked_ns;   /* when a walk met code that is not described */
+	/* mapped executable when it was looked at last */
+	uint64_t code_pages;
+	/* when a walk met code that is not described */
+	uint64_t asked_ns;
 };
 #define WIRE_PAGES_FOLLOW 1  /* its children, too */
 #define WIRE_PAGES_BORROWS 2 /* vfork: in its parent's memory until it execs */
@@ -93,24 +102,29 @@ struct wire_pages_process {
 
 /** Which stack mapped what was there already, by 64 KiB of address space. */
 struct wire_pages_window_key {
-	uint64_t window; /* address >> 16 */
+	/* address >> 16 */
+	uint64_t window;
 	uint32_t tgid, reserved;
 };
 struct wire_pages_window {
-	uint32_t file; /* mapped pages of the page cache or of shared memory here */
-	uint32_t anon; /* was given new pages here */
+	/* mapped pages of the page cache or of shared memory here */
+	uint32_t file;
+	/* was given new pages here */
+	uint32_t anon;
 };
 #define WIRE_PAGES_WINDOW_SHIFT 16
 
 /** A page fault that is being handled, by the low bits of the thread's id. */
 struct wire_pages_fault {
 	uint64_t addr;
-	uint64_t window; /* that was noted last, + 1 */
+	/* that was noted last, + 1 */
+	uint64_t window;
 	uint32_t tid;
 	uint32_t pending;
 	uint32_t window_stack;
 	uint32_t windows;
-	uint64_t populated; /* address that the system call before was asked to bring in, + 1 */
+	/* address that the system call before was asked to bring in, + 1 */
+	uint64_t populated;
 };
 #define WIRE_PAGES_FAULTS 16384
 

@@ -73,14 +73,16 @@ enum wire_sample_flag {
 #define WIRE_SAMPLE_ALWAYS 0xffffffffu
 
 struct wire_sample_chances {
-	uint32_t v[2048]; /* WIRE_SAMPLE_CHANCES of them; a power of two for the verifier */
+	/* WIRE_SAMPLE_CHANCES of them; a power of two for the verifier */
+	uint32_t v[2048];
 };
 
 #define WIRE_SAMPLE_SIZES 48 /* powers of two; the last holds what is larger */
 #define WIRE_SAMPLE_LIVES 32 /* powers of two of 1024 ns */
 
 struct wire_sample_row_key {
-	uint64_t stack; /* hash of its frames; 0 = no stack */
+	/* hash of its frames; 0 = no stack */
+	uint64_t stack;
 	uint32_t pid, reserved;
 };
 
@@ -92,15 +94,22 @@ struct wire_sample_row {
 	uint64_t taken;
 	uint64_t count, bytes;
 	uint64_t freed_count, freed_bytes;
-	uint64_t variance_bytes;      /* of bytes, >> 2 * square_shift */
-	uint64_t variance_count;      /* of counts, << 8 >> 2 * count_shift */
-	uint64_t live_variance_bytes; /* of what is live, as variance_bytes */
-	uint64_t temporary; /* counts: freed as the thread's last taken block, or within 1 ms */
+	/* of bytes, >> 2 * square_shift */
+	uint64_t variance_bytes;
+	/* of counts, << 8 >> 2 * count_shift */
+	uint64_t variance_count;
+	/* of what is live, as variance_bytes */
+	uint64_t live_variance_bytes;
+	/* counts: freed as the thread's last taken block, or within 1 ms */
+	uint64_t temporary;
 	uint64_t last_ns;
-	uint64_t function; /* number of the one that was called */
+	/* number of the one that was called */
+	uint64_t function;
 	uint64_t reserved[3];
-	uint64_t size[WIRE_SAMPLE_SIZES]; /* counts by floor(log2(size)) */
-	uint64_t life[WIRE_SAMPLE_LIVES]; /* bytes by lifetime of what was freed */
+	/* counts by floor(log2(size)) */
+	uint64_t size[WIRE_SAMPLE_SIZES];
+	/* bytes by lifetime of what was freed */
+	uint64_t life[WIRE_SAMPLE_LIVES];
 };
 _Static_assert(sizeof(struct wire_sample_row) == 8 * (14 + 48 + 32), "wire_sample_row");
 
@@ -126,12 +135,16 @@ _Static_assert(sizeof(struct wire_sample_live) == 32, "wire_sample_live");
 
 /** Between the entry and the return of a call that was taken; by thread. */
 struct wire_sample_pending {
-	uint64_t sp, caller; /* at entry: the stack pointer, and the return address there */
+	/* at entry: the stack pointer, and the return address there */
+	uint64_t sp, caller;
 	uint64_t bytes, time_ns, stack;
-	uint32_t chance; /* 0: not drawn, waits for the fate of the old block only */
+	/* 0: not drawn, waits for the fate of the old block only */
+	uint32_t chance;
 	uint32_t pid;
-	uint64_t place;    /* of the result, posix_memalign */
-	uint64_t old_addr; /* of a block that was live; 0 = none */
+	/* of the result, posix_memalign */
+	uint64_t place;
+	/* of a block that was live; 0 = none */
+	uint64_t old_addr;
 	uint64_t cookie;
 	struct wire_sample_live old;
 };
@@ -192,33 +205,45 @@ struct wire_sample_event {
  * probes held up is made good by then.
  */
 struct wire_sample_activity {
-	uint32_t window;    /* that the others are of */
-	uint32_t caller;    /* the thread that was noted as one last; 0: none since a switch */
-	uint64_t since_ns;  /* that what runs now has run, or the window is open */
-	uint64_t run_ns;    /* of the processes */
-	uint64_t sleeps;    /* of callers */
-	int64_t waiting;    /* callers that were made to wait here, less those that went on here */
-	int64_t waiting_ns; /* the sum of when they were set to work */
-	uint64_t running,
-		running_ns; /* a caller that was at work when the window ended, and since when */
+	/* that the others are of */
+	uint32_t window;
+	/* the thread that was noted as one last; 0: none since a switch */
+	uint32_t caller;
+	/* that what runs now has run, or the window is open */
+	uint64_t since_ns;
+	/* of the processes */
+	uint64_t run_ns;
+	/* of callers */
+	uint64_t sleeps;
+	/* callers that were made to wait here, less those that went on here */
+	int64_t waiting;
+	/* the sum of when they were set to work */
+	int64_t waiting_ns;
+	/* a caller that was at work when the window ended, and since when */
+	uint64_t running, running_ns;
 	/*
 	 * how long callers ran, in microseconds, and the sum of the squares of each one's: how many
 	 * share the work
 	 */
 	uint64_t called_us;
 	int64_t called_squares;
-	uint64_t ended_us;  /* of called_us: threads that ended, which are not in the squares */
-	uint64_t waited_ns; /* that callers were made to wait, until they went on */
+	/* of called_us: threads that ended, which are not in the squares */
+	uint64_t ended_us;
+	/* that callers were made to wait, until they went on */
+	uint64_t waited_ns;
 	/*
 	 * of a clock that runs with them: those that met them at work of their own, and in a probe
 	 * or on the way in or out
 	 */
 	uint64_t own_ticks, probe_ticks;
-	uint64_t place;                /* of the probe that was met last */
-	uint64_t slice_ns, slice_hits; /* the piece of time that runs: since when, and its calls */
+	/* of the probe that was met last */
+	uint64_t place;
+	/* the piece of time that runs: since when, and its calls */
+	uint64_t slice_ns, slice_hits;
+	/* pieces of about a millisecond, by how often they call */
 	struct wire_sample_slice {
 		uint64_t hits, run_ns;
-	} slice[WIRE_SAMPLE_SLICES]; /* pieces of about a millisecond, by how often they call */
+	} slice[WIRE_SAMPLE_SLICES];
 };
 _Static_assert(sizeof(struct wire_sample_activity) == 392, "wire_sample_activity");
 enum { WIRE_SAMPLE_CALL_WAITS = 1, WIRE_SAMPLE_MULTI_WAITS = 2 };
@@ -226,10 +251,13 @@ enum { WIRE_SAMPLE_CALL_WAITS = 1, WIRE_SAMPLE_MULTI_WAITS = 2 };
 #define WIRE_SAMPLE_CALLER_WINDOWS 40 /* for so many it counts as one that calls */
 struct wire_sample_caller {
 	uint32_t window, waits;
-	uint64_t awake_ns; /* since when it is at work; 0: not seen to be */
-	uint64_t left_ns;  /* when it was made to wait */
+	/* since when it is at work; 0: not seen to be */
+	uint64_t awake_ns;
+	/* when it was made to wait */
+	uint64_t left_ns;
 	uint64_t run_us;
-	uint32_t ticked, reserved; /* the last window in which a clock met it */
+	/* the last window in which a clock met it */
+	uint32_t ticked, reserved;
 };
 
 /** Where a thread may stand that is in a probe, or comes out of one: by address. */

@@ -24,18 +24,21 @@
 /** One executable mapping. */
 struct wire_stack_place {
 	uint64_t lo, hi;
-	uint64_t text_lo;    /* address of the table's idx[0] in this process */
-	uint32_t text_bytes; /* 0 = code without a table (JIT): frame pointers are tried */
-	uint32_t idx,
-		/* numbers of the table's first elements, counted in u32 from the start of words */
-		row;
-	uint32_t rule; /* likewise, counted in u64 */
+	/* address of the table's idx[0] in this process */
+	uint64_t text_lo;
+	/* 0 = code without a table (JIT): frame pointers are tried */
+	uint32_t text_bytes;
+	/* numbers of the table's first elements, counted in u32 from the start of words */
+	uint32_t idx, row;
+	/* likewise, counted in u64 */
+	uint32_t rule;
 };
 _Static_assert(sizeof(struct wire_stack_place) == 40, "wire_stack_place");
 
 /** The entry of a process, by process id. */
 struct wire_stack_process {
-	uint32_t first, count; /* of its places; count <= WIRE_STACK_PROCESS_PLACES_MAX */
+	/* of its places; count <= WIRE_STACK_PROCESS_PLACES_MAX */
+	uint32_t first, count;
 	/* a number that no other table had: recipes remembered under it belong to it (17 bits) */
 	uint32_t generation;
 	uint32_t reserved;
@@ -53,16 +56,23 @@ struct wire_stack_rules {
 
 /** A captured stack; ring buffer record of offsetof(frame) + count * 8 bytes. */
 struct wire_stack {
-	uint64_t time_ns; /* CLOCK_MONOTONIC */
-	uint64_t arg;     /* first argument of the probed function */
+	/* CLOCK_MONOTONIC */
+	uint64_t time_ns;
+	/* first argument of the probed function */
+	uint64_t arg;
 	uint32_t pid, tid;
-	uint16_t count;  /* frames, innermost first */
-	uint8_t stop;    /* enum wire_stop */
-	uint8_t guessed; /* frames found by frame pointer; 255 = 255 or more */
-	uint16_t reads;  /* of user memory; saturating */
-	uint16_t missed; /* recipes that were not remembered; saturating */
-	uint64_t frame
-		[WIRE_STACK_FRAMES_MAX]; /* "addresses after": return addresses, exact ones + 1 */
+	/* frames, innermost first */
+	uint16_t count;
+	/* enum wire_stop */
+	uint8_t stop;
+	/* frames found by frame pointer; 255 = 255 or more */
+	uint8_t guessed;
+	/* of user memory; saturating */
+	uint16_t reads;
+	/* recipes that were not remembered; saturating */
+	uint16_t missed;
+	/* "addresses after": return addresses, exact ones + 1 */
+	uint64_t frame[WIRE_STACK_FRAMES_MAX];
 };
 _Static_assert(sizeof(struct wire_stack) == 32 + 8 * WIRE_STACK_FRAMES_MAX, "wire_stack");
 
@@ -93,8 +103,10 @@ struct wire_extent_key {
 };
 struct wire_extent {
 	uint64_t bytes;
-	uint64_t time_ns; /* CLOCK_MONOTONIC */
-	uint64_t stack;   /* arg of the wire_stack record that shows it; 0 = none */
+	/* CLOCK_MONOTONIC */
+	uint64_t time_ns;
+	/* arg of the wire_stack record that shows it; 0 = none */
+	uint64_t stack;
 };
 #define WIRE_EXTENT_NAME_BYTES 80 /* ANON_VMA_NAME_MAX_LEN */
 /** A name that the kernel refused to keep; "" takes names away. */

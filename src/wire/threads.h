@@ -9,9 +9,11 @@
 #include <stdint.h>
 
 struct wire_thread {
-	uint32_t tid; /* as the reader's pid namespace numbers it */
+	/* as the reader's pid namespace numbers it */
+	uint32_t tid;
 	uint32_t reserved;
-	uint64_t stack_pointer; /* at its last entry into the kernel */
+	/* at its last entry into the kernel */
+	uint64_t stack_pointer;
 };
 _Static_assert(sizeof(struct wire_thread) == 16, "wire_thread");
 

@@ -34,13 +34,17 @@
 struct wire_unwind {
 	uint64_t magic;
 	uint16_t version, machine;
-	uint32_t total_bytes; /* of the whole blob */
-	uint64_t text_lo;    /* ELF virtual address of idx[0], multiple of WIRE_UNWIND_TEXT_ALIGN */
-	uint64_t text_bytes; /* addresses past text_lo + text_bytes have no row */
+	/* of the whole blob */
+	uint32_t total_bytes;
+	/* ELF virtual address of idx[0], multiple of WIRE_UNWIND_TEXT_ALIGN */
+	uint64_t text_lo;
+	/* addresses past text_lo + text_bytes have no row */
+	uint64_t text_bytes;
 	uint32_t idx_count, row_count, rule_count;
-	uint32_t idx_off, row_off,
-		rule_off;     /* bytes from the start of the blob; rule_off multiple of 8 */
-	uint8_t build_id_len; /* 0 = none */
+	/* bytes from the start of the blob; rule_off multiple of 8 */
+	uint32_t idx_off, row_off, rule_off;
+	/* 0 = none */
+	uint8_t build_id_len;
 	uint8_t build_id[23];
 };
 _Static_assert(sizeof(struct wire_unwind) == 80, "wire_unwind");

@@ -12,20 +12,27 @@
 #define DOUBLE_RECORDS 40000
 
 struct double_record {
-	uint32_t ours,
-		theirs; /* frames by unwind/capture and by libunwind, from malloc's caller on */
-	uint32_t root;  /* enum wire_stop of ours */
+	/* frames by unwind/capture and by libunwind, from malloc's caller on */
+	uint32_t ours, theirs;
+	/* enum wire_stop of ours */
+	uint32_t root;
 	uint32_t tid;
 	uint64_t our_frame[DOUBLE_FRAMES], their_frame[DOUBLE_FRAMES];
 };
 
 struct double_file {
-	uint32_t pid;    /* set when the double is ready */
-	uint32_t go;     /* set by the driver once attached */
-	uint32_t every;  /* n-th malloc */
-	uint32_t wanted; /* new code was mapped: raised by the double, */
-	uint32_t done;   /* ... and answered by the driver once published */
-	uint32_t count;  /* records, complete ones */
+	/* set when the double is ready */
+	uint32_t pid;
+	/* set by the driver once attached */
+	uint32_t go;
+	/* n-th malloc */
+	uint32_t every;
+	/* new code was mapped: raised by the double, */
+	uint32_t wanted;
+	/* ... and answered by the driver once published */
+	uint32_t done;
+	/* records, complete ones */
+	uint32_t count;
 	uint64_t mallocs;
 	struct double_record record[DOUBLE_RECORDS];
 };

@@ -19,7 +19,8 @@ struct checker {
 	struct netcap_sink sink;
 	uint64_t opened, closed;
 	uint64_t offset[CONNS][2];
-	uint8_t state[CONNS]; /* 1 open, 2 closed */
+	/* 1 open, 2 closed */
+	uint8_t state[CONNS];
 };
 
 static inline struct checker *of(struct netcap_sink *sink, uint64_t conn)

@@ -214,7 +214,8 @@ struct node {
 };
 
 struct machine {
-	uint64_t left; /* pairs to make */
+	/* pairs to make */
+	uint64_t left;
 	int64_t value;
 };
 

@@ -11,7 +11,8 @@ struct blocks {
 	void **at;
 	size_t count;
 	uint64_t seed;
-	size_t large; /* bytes of the few that are */
+	/* bytes of the few that are */
+	size_t large;
 };
 
 static inline void blocks_init(struct blocks *b, int number, size_t large)

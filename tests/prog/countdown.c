@@ -13,7 +13,8 @@
 #define BLOCKS 500
 
 struct counters {
-	volatile uint64_t begun, done; /* allocations by step() */
+	/* allocations by step() */
+	volatile uint64_t begun, done;
 	volatile uint64_t free_begun, free_done;
 	volatile uint64_t finished, stop;
 };

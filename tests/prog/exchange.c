@@ -31,12 +31,14 @@ struct sum {
 	unsigned long allocations, bytes, live, live_bytes;
 };
 struct worker {
-	struct sum sums[FUNCTIONS]; /* of what it called itself; live: of what stays */
+	/* of what it called itself; live: of what stays */
+	struct sum sums[FUNCTIONS];
 	unsigned long frees;
 	int tid, number;
 	unsigned seed, made, freed;
 	void *own, *kept[KEPT];
-	_Atomic(void *) queue[QUEUE]; /* what this one made for the next */
+	/* what this one made for the next */
+	_Atomic(void *) queue[QUEUE];
 };
 static struct worker workers[THREADS_MAX + 1]; /* the last one is main */
 static int thread_count = 4;

@@ -31,7 +31,8 @@ struct conn {
 	struct netcap_conn info;
 	struct net_conn *net;
 	uint64_t bytes[2], gaps[2], gap_bytes[2], before[2], messages[2], errors[2];
-	crypto_hash_sha256_state hash[2]; /* by enum message_sender */
+	/* by enum message_sender */
+	crypto_hash_sha256_state hash[2];
 	char reason[40], comments[512];
 };
 

@@ -17,8 +17,10 @@
 struct head {
 	uint64_t magic;
 	size_t bytes;
-	char *base;  /* of the whole piece */
-	uint64_t of; /* its class */
+	/* of the whole piece */
+	char *base;
+	/* its class */
+	uint64_t of;
 };
 
 static char *pool;

@@ -59,11 +59,14 @@ struct peer {
 	int fd;
 	struct p2pio *out, *in;
 	uint8_t key[32], nonce_out[24], nonce_in[24];
-	struct bytes got;   /* received, not yet cut */
-	struct bytes plain; /* message stream, not yet cut */
+	/* received, not yet cut */
+	struct bytes got;
+	/* message stream, not yet cut */
+	struct bytes plain;
 	unsigned long received, bad_chunks, lost_chunks;
 	crypto_hash_sha256_state sent_hash, received_hash;
-	unsigned long chunk_out; /* sent so far, the connection chunk included */
+	/* sent so far, the connection chunk included */
+	unsigned long chunk_out;
 	int ended;
 };
 

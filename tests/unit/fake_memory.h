@@ -19,14 +19,17 @@
 #define FAKE_LOG 65536u
 
 struct fake_part {
-	uint64_t addr, bytes, used; /* used: reads end there, as if the rest had been unmapped */
+	/* used: reads end there, as if the rest had been unmapped */
+	uint64_t addr, bytes, used;
 	char *data;
-	uint8_t *there, *kept; /* a byte per page: resident */
+	/* a byte per page: resident */
+	uint8_t *there, *kept;
 };
 
 struct fake {
 	struct fake_part parts[FAKE_PARTS];
-	struct region regions[FAKE_PARTS + 1], kept_regions[FAKE_PARTS + 1]; /* one may be cut */
+	/* one may be cut */
+	struct region regions[FAKE_PARTS + 1], kept_regions[FAKE_PARTS + 1];
 	unsigned count;
 	struct memory memory;
 	struct memory_there there;
@@ -35,8 +38,10 @@ struct fake {
 		uint64_t addr, old;
 	} log[FAKE_LOG];
 	unsigned logged;
-	uint64_t reads_of_absent; /* pages that a read would have mapped in */
-	unsigned asked;           /* how often what is resident */
+	/* pages that a read would have mapped in */
+	uint64_t reads_of_absent;
+	/* how often what is resident */
+	unsigned asked;
 };
 
 static inline struct fake_part *fake_part(struct fake *f, uint64_t addr)

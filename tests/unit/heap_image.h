@@ -20,9 +20,12 @@
 #define IMAGE_KEY 0x1234567890abcdefull
 
 struct image {
-	struct fake fake; /* brk, the C library's data, the further heap, the large block */
-	uint64_t main_arena, arena, before; /* before: bytes of an arena in front of its bins */
-	uint32_t table; /* bytes of the chunk of a thread's cache; 0: what goes with @before */
+	/* brk, the C library's data, the further heap, the large block */
+	struct fake fake;
+	/* before: bytes of an arena in front of its bins */
+	uint64_t main_arena, arena, before;
+	/* bytes of the chunk of a thread's cache; 0: what goes with @before */
+	uint32_t table;
 };
 
 static inline int image_is_new(const struct image *image)

@@ -89,7 +89,8 @@ static inline void produce_realloc(struct producer *p, uint64_t old, uint64_t ad
 
 struct books {
 	struct sink sink;
-	uint64_t wrong; /* broken promises of event.h */
+	/* broken promises of event.h */
+	uint64_t wrong;
 	uint64_t allocs, frees, foreign, reallocs, temporary, implied, uncertain;
 	uint64_t lost_allocs, lost_frees, lost_bytes, lost_events[LOSS_REASON_MAX];
 	uint64_t live, live_bytes, last_ns, allocs_at_loss;

@@ -230,7 +230,8 @@ struct watch {
 	struct alert_set *set;
 	struct alert_facts facts;
 	struct alert_event events[ALERT_RULES_MAX];
-	uint64_t clock_off_ns; /* how wrong the clock is */
+	/* how wrong the clock is */
+	uint64_t clock_off_ns;
 };
 
 static void watch_init(struct watch *w, const char *text)

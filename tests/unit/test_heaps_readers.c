@@ -120,7 +120,8 @@ static void what_was_never_touched_is_live_all_the_same(void **state)
 	static const struct {
 		void (*build)(struct fake *);
 		int (*reader)(struct breakdown *, const struct memory *, struct err *);
-		uint64_t live, first; /* first: bytes of the only span or extent that is there */
+		/* first: bytes of the only span or extent that is there */
+		uint64_t live, first;
 	} all[] = { { fake_jemalloc, heaps_jemalloc, 195 * 16 + 14336, 4096 },
 		    { fake_tcmalloc, heaps_tcmalloc, 61 * 16 + 3 * 8192, 8192 } };
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -432,7 +433,8 @@ static void hotspots_spaces_that_hold_more_than_they_can_are_not_told(void **sta
 static const struct {
 	void (*build)(struct fake *);
 	int (*reader)(struct breakdown *, const struct memory *, struct err *);
-	uint64_t bytes; /* of the heap, at FAKE_HEAP or GO_HEAP */
+	/* of the heap, at FAKE_HEAP or GO_HEAP */
+	uint64_t bytes;
 } heaps[] = {
 	{ fake_jemalloc, heaps_jemalloc, 0x8000 },    { fake_tcmalloc, heaps_tcmalloc, 0xc000 },
 	{ fake_mimalloc, heaps_mimalloc, 0x60000 },   { fake_mimalloc22, heaps_mimalloc, 0x60000 },
@@ -640,7 +642,8 @@ static void a_list_of_spans_longer_than_what_is_there_of_it_is_none(void **state
 }
 
 struct sparse {
-	uint64_t step, end; /* every @step bytes a page, up to @end */
+	/* every @step bytes a page, up to @end */
+	uint64_t step, end;
 	unsigned calls;
 };
 

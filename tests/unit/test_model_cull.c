@@ -21,7 +21,8 @@ struct checker {
 	struct sink sink;
 	struct prof *prof;
 	uint64_t last_ns, block_events, culled;
-	uint64_t live_at[BLOCKS]; /* 1 + time of the allocation */
+	/* 1 + time of the allocation */
+	uint64_t live_at[BLOCKS];
 };
 
 static int check_define(struct sink *sink, const struct def *def, struct err *err)

@@ -71,7 +71,8 @@ struct world {
 	struct taker taker;
 	struct sieve *sieve;
 	const char *name[THREADS];
-	struct event batch[700]; /* more than the sieve's own */
+	/* more than the sieve's own */
+	struct event batch[700];
 	size_t count;
 };
 

@@ -23,7 +23,8 @@ struct fixture {
 	struct net_identity *identity;
 	struct net_keyring keyring;
 	struct net_key *key;
-	struct buf hello[2]; /* of initiator and responder */
+	/* of initiator and responder */
+	struct buf hello[2];
 	uint8_t nonce[NET_NONCE_BYTES];
 	/* what the initiator sends behind its connection message: chunk @i fills [start[i], start[i + 1]) */
 	struct buf stream;

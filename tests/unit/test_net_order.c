@@ -12,7 +12,8 @@
 #include "net/order.h"
 
 struct seen {
-	struct buf bytes; /* gaps as '.' */
+	/* gaps as '.' */
+	struct buf bytes;
 	uint64_t gaps, next;
 };
 

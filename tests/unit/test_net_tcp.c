@@ -14,7 +14,8 @@
 
 struct seen {
 	struct net_tcp_sink sink;
-	struct buf stream[2]; /* gaps as 0xEE bytes, so that both ways compare */
+	/* gaps as 0xEE bytes, so that both ways compare */
+	struct buf stream[2];
 	uint64_t gaps, gap_bytes;
 	int opened, closed, syn;
 	char initiator[NET_ADDR_TEXT_MAX];

@@ -424,7 +424,8 @@ static void a_stack_comes_with_a_probability_that_its_size_says(void **state)
 {
 	(void)state;
 	static const struct {
-		uint64_t size, per_million; /* 1 - exp(-size / 1000), a size of 0 being 1 */
+		/* 1 - exp(-size / 1000), a size of 0 being 1 */
+		uint64_t size, per_million;
 	} cases[] = { { 0, 1000 },      { 1, 1000 },      { 16, 15873 },          { 100, 95163 },
 		      { 1000, 632121 }, { 3000, 950213 }, { 1ULL << 62, 1000000 } };
 	const int64_t each = 200000;

@@ -402,7 +402,8 @@ static void a_moved_call_through_an_argument_returns_into_the_function(void **st
 
 struct staying {
 	const char *why, *code;
-	unsigned head; /* 0: it stays; otherwise what differs from the line before is harmless */
+	/* 0: it stays; otherwise what differs from the line before is harmless */
+	unsigned head;
 };
 static const struct staying staying[] = {
 	{ "nothing", "", 0 },

@@ -38,7 +38,8 @@
 static struct {
 	int on, policy, may, may_unflag, cpus, target_cpus;
 	unsigned raises, pauses;
-	uint64_t now, slept, since, raised, longest; /* since when raised; how long in all */
+	/* since when raised; how long in all */
+	uint64_t now, slept, since, raised, longest;
 } fake;
 
 static void make_fake(void)

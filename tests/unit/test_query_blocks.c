@@ -39,7 +39,8 @@ static struct prof *names_of(const struct query_source *source)
 struct seen {
 	const struct block_filter *filter;
 	uint64_t rows, matched, ids;
-	struct block_row some; /* one of them */
+	/* one of them */
+	struct block_row some;
 };
 
 static int scan_each(void *ctx, const struct block_row *rows, size_t count)

@@ -217,10 +217,13 @@ struct exchange {
 	struct producer *p;
 	uint32_t tid;
 	uint64_t seed;
-	_Atomic uint64_t *cells; /* addresses passed from hand to hand; 0 = empty */
-	_Atomic uint64_t *pool;  /* addresses that the "allocator" may give out; 0 = in use */
+	/* addresses passed from hand to hand; 0 = empty */
+	_Atomic uint64_t *cells;
+	/* addresses that the "allocator" may give out; 0 = in use */
+	_Atomic uint64_t *pool;
 	uint64_t allocs, frees;
-	bool stamps; /* every 16 records, as the hooks do */
+	/* every 16 records, as the hooks do */
+	bool stamps;
 };
 
 static uint64_t take_any(_Atomic uint64_t *cells, uint64_t from)

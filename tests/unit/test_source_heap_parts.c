@@ -350,7 +350,8 @@ struct rings {
 	struct heap_books books;
 	struct heap_merge merge;
 	uint64_t words[3][RING_BYTES / 8];
-	uint64_t released; /* what free_by_realloc() says yes to */
+	/* what free_by_realloc() says yes to */
+	uint64_t released;
 };
 
 static bool is_released(void *ctx, uint64_t addr)

@@ -27,7 +27,8 @@ struct books {
 		uint32_t stack;
 	} block[1000];
 	uint32_t parent[1000], frame[1000];
-	char names[8192]; /* "frame:function@file:line<inlined-into ..." a line each */
+	/* "frame:function@file:line<inlined-into ..." a line each */
+	char names[8192];
 	char module_names[2048], cmdline[256], exe[256];
 };
 

@@ -26,7 +26,8 @@ struct fixture {
 	struct netcap_flows *flows;
 	struct netcap_track *track;
 	struct err err;
-	struct buf stream[2]; /* gaps as '.' */
+	/* gaps as '.' */
+	struct buf stream[2];
 	char reason[64];
 	int opened, closed, local_initiated, answer;
 };

@@ -21,10 +21,12 @@ struct pipe {
 	struct zblock_enc *zenc;
 	struct zblock_dec *zdec;
 	struct blt_flows flows;
-	uint32_t stored; /* bytes of the last block */
+	/* bytes of the last block */
+	uint32_t stored;
 	struct events_out out;
 	uint64_t events, lost, frees, implied;
-	uint64_t damaged[3]; /* allocations, bytes, frees that are told as missing */
+	/* allocations, bytes, frees that are told as missing */
+	uint64_t damaged[3];
 	struct err err;
 };
 

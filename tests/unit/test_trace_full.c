@@ -15,7 +15,8 @@
 
 /* Allocations, bytes and frees, by where a reader of events finds them. */
 struct account {
-	uint64_t own[3], lost[LOSS_REASON_MAX][3], filtered[2][3]; /* of now, inherited */
+	/* of now, inherited */
+	uint64_t own[3], lost[LOSS_REASON_MAX][3], filtered[2][3];
 };
 
 static void account_add(struct account *a, const struct event *events, size_t count)

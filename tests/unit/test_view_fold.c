@@ -23,7 +23,8 @@ static const char *const functions[FUNCTIONS] = { "main", "parse", "eval", "walk
 struct world {
 	struct prof *prof;
 	uint32_t parent[STACKS + 1], frame[STACKS + 1];
-	uint32_t rows[STACKS]; /* accounts */
+	/* accounts */
+	uint32_t rows[STACKS];
 	uint64_t value[STACKS];
 };
 

@@ -54,8 +54,10 @@ struct heard {
 	char said[8][200];
 	int said_count;
 	struct memory_source source;
-	uint64_t rss_seen; /* by the source */
-	pid_t ends;        /* killed once its growth is kept; 0: nobody */
+	/* by the source */
+	uint64_t rss_seen;
+	/* killed once its growth is kept; 0: nobody */
+	pid_t ends;
 };
 
 /** growth_is_kept() - three points at least, the last 10 MiB above the first. */
@@ -254,7 +256,8 @@ static void a_history_of_several_and_too_many_are_refused(void **state)
 struct lasts {
 	int reads, told, ended, unread;
 	uint64_t rss_bytes, age_ns, first_read_ns;
-	pid_t ends; /* once it has been seen with what it is to have; 0: none */
+	/* once it has been seen with what it is to have; 0: none */
+	pid_t ends;
 };
 
 static int never(void *ctx)

@@ -116,15 +116,20 @@ static inline void copy_fini(struct copy *copy)
 struct stream {
 	uint64_t seed, time;
 	uint32_t threads, modules, frames, stacks;
-	struct event *live; /* the allocation events of live blocks, by block number */
+	/* the allocation events of live blocks, by block number */
+	struct event *live;
 	uint32_t live_cap, live_count;
-	uint32_t *alive,
-		*place; /* numbers of live blocks in any order, and where each stands there */
-	uint32_t *idle; /* numbers that were live once, last freed on top */
+	/* numbers of live blocks in any order, and where each stands there */
+	uint32_t *alive, *place;
+	/* numbers that were live once, last freed on top */
+	uint32_t *idle;
 	uint32_t idle_count;
-	uint32_t high;       /* numbers given out so far */
-	uint32_t stacks_max; /* 0 = any number */
-	int wide;            /* sizes of all 64 bits: more than can live, so nothing for a prof */
+	/* numbers given out so far */
+	uint32_t high;
+	/* 0 = any number */
+	uint32_t stacks_max;
+	/* sizes of all 64 bits: more than can live, so nothing for a prof */
+	int wide;
 };
 
 static inline uint64_t stream_random(struct stream *s)
