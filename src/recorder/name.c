@@ -104,10 +104,14 @@ int recorder_may_create(const char *pattern, const char *exe, struct err *err)
 	} else {
 		rc = -errno;
 	}
+	/* a folder is meant, and there is none */
+	int no_folder = rc == -EISDIR;
+	rc = no_folder ? -ENOENT : rc;
 	if (rc < 0) {
 		err_set(err, rc, "cannot create a recording like '%s'%s", pattern,
 			rc == -ENODEV ? ", which is no file" : "");
-		err_hint(err, "the program was not started; -o names another file");
+		err_hint(err, "the program was not started; %s",
+			 no_folder ? "make that folder first" : "-o names another file");
 	}
 	free(path);
 	return rc;

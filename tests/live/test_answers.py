@@ -159,6 +159,10 @@ def test_what_cannot_be_written_stops_before_the_program_starts(byteledger, tmp_
         done = said(byteledger, "run", *words, "--", "touch", started, cwd=tmp_path)
         assert done.returncode == 1 and not started.exists(), words
         assert len(done.stderr.splitlines()) == 2 and words[1] in done.stderr
+    done = said(byteledger, "run", "-o", "none/", "--", "touch", started, cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()) == (1, [
+        "byteledger: cannot create a recording like 'none/': No such file or directory",
+        "hint: the program was not started; make that folder first"]) and not started.exists()
     assert os.listdir(tmp_path) == []
 
 

@@ -52,6 +52,7 @@ def outcome(argv, cwd):
     return done.returncode, done.stderr.decode("utf-8", "replace")[-300:]
 
 
+@pytest.mark.timeout(3000)
 def test_libunwinds_own_tests_end_as_they_do_bare(byteledger, tmp_path):
     if not glob.glob("/usr/include/**/libunwind.h", recursive=True):
         pytest.skip("libunwind-dev is not installed")
