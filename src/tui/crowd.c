@@ -15,10 +15,9 @@
 #include "tui/grid.h"
 #include "tui/list.h"
 #include "tui/paint.h"
+#include "tui/past.h"
 
 #define STILL_NS 3000000000ull /* rows stay put so long after a key */
-#define CHANGE_NS 10000000000ull
-#define PAST 16 /* readings that are kept */
 #define FIND_MAX 60
 #define COLUMNS_LEAST 60
 #define ROWS_LEAST 12
@@ -29,16 +28,6 @@
 
 enum sort { SORT_RSS, SORT_CHANGE, SORT_PEAK, SORT_NAME, SORTS };
 
-/** struct past - what each process held then, by pid. */
-struct past {
-	uint64_t time_ns;
-	struct held {
-		pid_t pid;
-		uint64_t bytes;
-	} * held;
-	size_t count;
-};
-
 struct crowd {
 	struct crowd_opt opt;
 	/* room for CROWD_ROWS_MAX: what is not there takes no memory */
@@ -47,11 +36,8 @@ struct crowd {
 	uint32_t count;
 	uint32_t all;
 	uint64_t total_bytes, time_ns, before_ns;
-	/* oldest first */
-	struct past past[PAST];
-	unsigned past_count;
-	/* asked for by the reader */
-	struct past base;
+	/* what each process held, by pid */
+	struct past past;
 	enum sort sort;
 	int up, holds, help, finding;
 	struct list list;
@@ -65,12 +51,6 @@ struct crowd {
 static uint64_t key_of(void *ctx, uint32_t row)
 {
 	return (uint64_t)((struct crowd *)ctx)->rows[row].pid;
-}
-
-static int by_pid(const void *a, const void *b)
-{
-	const struct held *x = a, *y = b;
-	return x->pid < y->pid ? -1 : x->pid > y->pid;
 }
 
 static int64_t change(const struct process_row *r)
@@ -106,28 +86,15 @@ static int matches(const struct crowd *c, const struct process_row *r)
 	return !c->find[0] || strcasestr(r->name, c->find) || strcmp(pid, c->find) == 0;
 }
 
-/** keep() - this reading as one that changes are told from. 0, -ENOMEM. */
-static int keep(struct crowd *c, struct past *to)
+/** read_now() - this reading as one that changes are told from. 0, -ENOMEM. */
+static int read_now(struct crowd *c, struct past_reading *to)
 {
-	*to = (struct past){ .time_ns = c->time_ns,
-			     .held = malloc(((size_t)c->all + 1) * sizeof(*to->held)),
-			     .count = c->all };
-	if (!to->held)
+	if (past_new(to, c->time_ns, c->all) < 0)
 		return err_set(&c->err, -ENOMEM, "cannot show processes");
 	for (uint32_t i = 0; i < c->all; i++)
-		to->held[i] = (struct held){ c->rows[i].pid, c->rows[i].rss_bytes };
-	qsort(to->held, to->count, sizeof(*to->held), by_pid);
+		to->values[i] = (struct past_value){ (uint64_t)c->rows[i].pid,
+						     (int64_t)c->rows[i].rss_bytes };
 	return 0;
-}
-
-/** forget() - the oldest readings, as long as one of ten seconds ago is left. */
-static void forget(struct crowd *c)
-{
-	while (c->past_count == PAST ||
-	       (c->past_count > 1 && c->past[1].time_ns + CHANGE_NS <= c->time_ns)) {
-		free(c->past[0].held);
-		memmove(c->past, c->past + 1, --c->past_count * sizeof(*c->past));
-	}
 }
 
 /** arrange() - which rows are shown, and in what order. */
@@ -156,21 +123,19 @@ static int renew(struct crowd *c)
 	c->all = (uint32_t)count;
 	c->total_bytes = 0;
 	c->time_ns = clock_ns(CLOCK_MONOTONIC);
-	const struct past *before = c->base.held ? &c->base : c->past_count ? &c->past[0] : NULL;
+	const struct past_reading *before = past_before(&c->past);
 	c->before_ns = before ? before->time_ns : c->time_ns;
 	for (uint32_t i = 0; i < c->all; i++) {
 		struct process_row *r = &c->rows[i];
-		const struct held key = { .pid = r->pid };
-		const struct held *held =
-			before ? bsearch(&key, before->held, before->count, sizeof(key), by_pid)
-			       : NULL;
 		/* who was not there then has grown by all that it holds */
-		r->before_bytes = held ? held->bytes : before ? 0 : r->rss_bytes;
+		r->before_bytes =
+			before ? (uint64_t)past_value(before, (uint64_t)r->pid, 0) : r->rss_bytes;
 		c->total_bytes += r->rss_bytes;
 	}
-	forget(c);
-	int rc = keep(c, &c->past[c->past_count]);
-	c->past_count += rc == 0;
+	struct past_reading now;
+	int rc = 0;
+	if (past_due(&c->past, c->time_ns) && (rc = read_now(c, &now)) == 0)
+		past_keep(&c->past, &now);
 	arrange(c);
 	return rc;
 }
@@ -204,9 +169,9 @@ static void put_rows(struct crowd *c, struct grid *grid)
 	grid_put_right(grid, 2, rss, VALUE, GRID_PLAIN, "RSS");
 	if (wide) {
 		/* whole seconds; nothing before the second reading */
-		uint64_t seconds = (c->time_ns - c->before_ns + 500000000u) / 1000000000u;
+		uint64_t seconds = (c->time_ns - c->before_ns + NS_PER_S / 2) / NS_PER_S;
 		snprintf(text, sizeof(text), seconds ? "+- %.*s" : "+-", 24,
-			 text_duration(x, seconds * 1000000000u));
+			 text_duration(x, seconds * NS_PER_S));
 		grid_put_right(grid, 2, changed, CHANGE, GRID_PLAIN, text);
 		grid_put_right(grid, 2, peak, VALUE, GRID_PLAIN, "PEAK");
 	}
@@ -331,6 +296,7 @@ static void find_key(struct crowd *c, int key)
 /** take_key() - 1: the reader leaves, or picks the row under the cursor with Enter. */
 static int take_key(struct crowd *c, int key)
 {
+	struct past_reading now;
 	c->said[0] = '\0';
 	if (c->finding) {
 		find_key(c, key);
@@ -359,9 +325,9 @@ static int take_key(struct crowd *c, int key)
 		arrange(c);
 		break;
 	case 'd':
-		free(c->base.held);
-		c->base.held = NULL;
-		keep(c, &c->base); /* without memory: as before */
+		past_drop_base(&c->past);
+		if (read_now(c, &now) == 0)
+			past_base(&c->past, &now); /* without memory: as before */
 		break;
 	case ' ':
 		c->holds = !c->holds;
@@ -435,9 +401,7 @@ void crowd_free(struct crowd *c)
 {
 	if (!c)
 		return;
-	for (unsigned i = 0; i < c->past_count; i++)
-		free(c->past[i].held);
-	free(c->base.held);
+	past_fini(&c->past);
 	free(c->rows);
 	grid_fini(&c->grid);
 	free(c);

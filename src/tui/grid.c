@@ -180,6 +180,27 @@ void grid_put_right(struct grid *grid, unsigned row, unsigned end, unsigned room
 	grid_put(grid, row, end - width, width, style, text);
 }
 
+void grid_spark(struct grid *grid, unsigned row, unsigned column, unsigned columns,
+		const uint64_t *points, uint32_t count)
+{
+	static const char *const bars[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+	uint64_t most = 0;
+	for (uint32_t i = 0; i < count; i++)
+		most = points[i] > most ? points[i] : most;
+	if (grid->ascii || !most)
+		return;
+	unsigned used = count < columns ? count : columns;
+	for (unsigned i = 0; i < used; i++) {
+		uint64_t high = 0;
+		uint32_t from = (uint32_t)((uint64_t)count * i / used),
+			 to = (uint32_t)((uint64_t)count * (i + 1) / used);
+		for (uint32_t k = from; k < to; k++)
+			high = points[k] > high ? points[k] : high;
+		grid_put(grid, row, column + i, 1, GRID_PLAIN,
+			 bars[(uint64_t)((double)high / (double)most * 7)]);
+	}
+}
+
 void grid_style_row(struct grid *grid, unsigned row, enum grid_style style)
 {
 	for (unsigned i = 0; i < grid->columns; i++) {

@@ -69,6 +69,12 @@ unsigned grid_put_end(struct grid *grid, unsigned row, unsigned column, unsigned
  */
 void grid_put_right(struct grid *grid, unsigned row, unsigned end, unsigned room,
 		    enum grid_style style, const char *text);
+/**
+ * grid_spark() - @points as a line of bars in at most @columns columns of @row, each the highest of
+ * its stretch. ASCII has none.
+ */
+void grid_spark(struct grid *grid, unsigned row, unsigned column, unsigned columns,
+		const uint64_t *points, uint32_t count);
 /** grid_style_row() - the whole row in @style. */
 void grid_style_row(struct grid *grid, unsigned row, enum grid_style style);
 /** grid_width() - columns that @text takes. */

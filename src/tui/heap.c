@@ -179,7 +179,7 @@ static uint64_t *values_of(const struct heap_view *v, enum view_cost cost, uint3
 
 static void remember(struct heap_view *v)
 {
-	struct past now = { .time_ns = v->time_ns };
+	struct heap_past now = { .time_ns = v->time_ns };
 	if (!v->opt.live ||
 	    (v->past_count && v->time_ns < v->past[v->past_count - 1].time_ns + 900000000ull))
 		return;
@@ -198,9 +198,9 @@ static void remember(struct heap_view *v)
  * The reading that changes are told from: the reader's own, else the newest that is ten seconds
  * old, else the oldest.
  */
-static const struct past *before(const struct heap_view *v)
+static const struct heap_past *before(const struct heap_view *v)
 {
-	const struct past *found = NULL;
+	const struct heap_past *found = NULL;
 	if (v->base.values)
 		return &v->base;
 	for (unsigned i = 0; i + 1 < v->past_count; i++)
@@ -261,7 +261,7 @@ static void sums_fini(struct sums *s)
 
 static int add_up(struct heap_view *v, struct sums *s, struct err *err)
 {
-	const struct past *past = before(v);
+	const struct heap_past *past = before(v);
 	uint32_t count;
 	s->values = values_of(v, v->opt.cost, &count);
 	s->accounts = s->values ? by_account(v, s->values, count) : NULL;
@@ -525,7 +525,7 @@ static int type_find(struct heap_view *v, int key)
 static void set_base(struct heap_view *v)
 {
 	free(v->base.values);
-	v->base = (struct past){ .time_ns = v->time_ns };
+	v->base = (struct heap_past){ .time_ns = v->time_ns };
 	v->base.values = values_of(v, v->opt.cost, &v->base.count);
 }
 
@@ -542,7 +542,7 @@ static void next_cost(struct heap_view *v)
 		free(v->past[i].values);
 	v->past_count = 0;
 	free(v->base.values);
-	v->base = (struct past){ 0 };
+	v->base = (struct heap_past){ 0 };
 	if (v->prof)
 		remember(v);
 }

@@ -39,11 +39,9 @@ static const char *change_of(char to[TEXT_NUMBER_MAX], enum view_cost cost, uint
 static void put_spark(const struct heap_view *v, struct grid *grid, unsigned column,
 		      unsigned columns)
 {
-	static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 	size_t count;
 	const struct prof_point *points = prof_timeline(v->prof, &count);
-	uint64_t high[SPARK] = { 0 }, most = 0,
-		 end = v->time_ns ? v->time_ns : v->totals.runtime_ns;
+	uint64_t high[SPARK] = { 0 }, end = v->time_ns ? v->time_ns : v->totals.runtime_ns;
 	if (!count || !end || grid->ascii)
 		return;
 	for (size_t i = 0; i < count; i++) {
@@ -55,12 +53,9 @@ static void put_spark(const struct heap_view *v, struct grid *grid, unsigned col
 		if (points[i].heap_max_bytes > high[at])
 			high[at] = points[i].heap_max_bytes;
 	}
-	for (unsigned i = 0; i < columns; i++) {
-		high[i] = high[i] || !i ? high[i] : high[i - 1]; /* nothing happened there */
-		most = high[i] > most ? high[i] : most;
-	}
-	for (unsigned i = 0; most && i < columns; i++)
-		grid_put(grid, 0, column + i, 1, GRID_PLAIN, blocks[high[i] * 7 / most]);
+	for (unsigned i = 1; i < columns; i++)
+		high[i] = high[i] ? high[i] : high[i - 1]; /* nothing happened there */
+	grid_spark(grid, 0, column, columns, high, columns);
 }
 
 static void put_first_line(const struct heap_view *v, struct grid *grid)

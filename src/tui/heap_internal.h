@@ -14,7 +14,7 @@
 enum heap_sort { SORT_TOTAL, SORT_SELF, SORT_CHANGE, SORT_NAME, SORT_WORDS };
 
 /* What some earlier reading said of each stack. */
-struct past {
+struct heap_past {
 	uint64_t time_ns;
 	uint64_t *values;
 	uint32_t count;
@@ -46,10 +46,10 @@ struct heap_view {
 	struct fold_picks picks;
 	/* of the cost */
 	uint64_t whole;
-	struct past past[HEAP_PAST];
+	struct heap_past past[HEAP_PAST];
 	unsigned past_count;
 	/* asked for by the reader; values NULL: the one of ten seconds ago */
-	struct past base;
+	struct heap_past base;
 	/* of the reading that changes are told from */
 	uint64_t before_ns;
 	int has_before;

@@ -9,8 +9,6 @@
 #include "tui/paint.h"
 #include "tui/sheet_internal.h"
 
-#define CHANGE_NS 10000000000ull
-
 /* ---- a sheet --------------------------------------------------------------------------------- */
 
 void sheet_fini(struct sheet *sheet)
@@ -55,32 +53,19 @@ uint64_t sheet_key(uint64_t parent, const char *text)
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
-static int by_key(const void *a, const void *b)
+static int read_now(const struct sheet_view *v, struct past_reading *to)
 {
-	const struct sheet_held *x = a, *y = b;
-	return x->key < y->key ? -1 : x->key > y->key;
-}
-
-static int keep(const struct sheet_view *v, struct sheet_past *to)
-{
-	*to = (struct sheet_past){ .time_ns = v->time_ns,
-				   .held = calloc((size_t)v->sheet.count + 1, sizeof(*to->held)),
-				   .count = v->sheet.count };
-	if (!to->held)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < v->sheet.count; i++)
-		to->held[i] = (struct sheet_held){ v->sheet.rows[i].key,
-						   v->sheet.rows[i].cells[0].number };
-	qsort(to->held, to->count, sizeof(*to->held), by_key);
-	return 0;
+	int rc = past_new(to, v->time_ns, v->sheet.count);
+	for (uint32_t i = 0; rc == 0 && i < v->sheet.count; i++)
+		to->values[i] = (struct past_value){ v->sheet.rows[i].key,
+						     v->sheet.rows[i].cells[0].number };
+	return rc;
 }
 
 /* What changes are told from; rows that were not there had nothing. */
 static int look_back(struct sheet_view *v)
 {
-	const struct sheet_past *past = v->base.held    ? &v->base
-					: v->past_count ? &v->past[0]
-							: NULL;
+	const struct past_reading *past = past_before(&v->past);
 	free(v->before);
 	v->before = NULL;
 	if (!past || v->sheet.stays)
@@ -88,40 +73,31 @@ static int look_back(struct sheet_view *v)
 	v->before = calloc((size_t)v->sheet.count + 1, sizeof(*v->before));
 	v->before_ns = past->time_ns;
 	for (uint32_t i = 0; v->before && i < v->sheet.count; i++) {
-		const struct sheet_held key = { .key = v->sheet.rows[i].key };
-		const struct sheet_held *held =
-			bsearch(&key, past->held, past->count, sizeof(key), by_key);
-		v->before[i] = held && held->number != SHEET_NONE ? held->number : 0;
+		int64_t number = past_value(past, v->sheet.rows[i].key, 0);
+		v->before[i] = number == SHEET_NONE ? 0 : number;
 	}
 	return v->before ? 0 : -ENOMEM;
 }
 
 static int remember(struct sheet_view *v)
 {
-	while (v->past_count == SHEET_PAST ||
-	       (v->past_count > 1 && v->past[1].time_ns + CHANGE_NS <= v->time_ns)) {
-		free(v->past[0].held);
-		memmove(v->past, v->past + 1, --v->past_count * sizeof(*v->past));
-	}
-	if (v->past_count && v->time_ns < v->past[v->past_count - 1].time_ns + 900000000ull)
+	struct past_reading now;
+	if (!past_due(&v->past, v->time_ns))
 		return 0;
-	int rc = keep(v, &v->past[v->past_count]);
-	v->past_count += rc == 0;
+	int rc = read_now(v, &now);
+	if (rc == 0)
+		past_keep(&v->past, &now);
 	return rc;
 }
 
 void sheet_view_move(struct sheet_view *v)
 {
-	for (unsigned i = 0; i < v->past_count; i++)
-		free(v->past[i].held);
-	v->past_count = 0;
+	past_move(&v->past);
 }
 
 void sheet_view_forget(struct sheet_view *v)
 {
-	sheet_view_move(v);
-	free(v->base.held);
-	v->base = (struct sheet_past){ 0 };
+	past_fini(&v->past);
 	free(v->before);
 	v->before = NULL;
 	sheet_fini(&v->sheet);
@@ -380,6 +356,7 @@ static void next_sort(struct sheet_view *v)
 
 static int take(struct sheet_view *v, int key)
 {
+	struct past_reading now;
 	switch (key) {
 	case PAINT_ENTER:
 	case PAINT_RIGHT:
@@ -404,10 +381,9 @@ static int take(struct sheet_view *v, int key)
 		v->ascending = !v->ascending;
 		return lay_out(v);
 	case 'd':
-		free(v->base.held);
-		v->base.held = NULL;
-		if (v->fed && !v->sheet.stays)
-			keep(v, &v->base); /* without memory: as before */
+		past_drop_base(&v->past);
+		if (v->fed && !v->sheet.stays && read_now(v, &now) == 0)
+			past_base(&v->past, &now); /* without memory: as before */
 		return look_back(v);
 	default:
 		return 1;

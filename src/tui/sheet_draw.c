@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "tui/sheet_internal.h"
 
@@ -14,29 +15,6 @@
 #define SHARE 8
 #define CHANGE 11
 #define SHARE_FROM 80 /* columns of a terminal that shows percents, and changes */
-
-static const char *const sparks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
-
-/* The highest of each stretch; ASCII has none. */
-static void put_spark(struct grid *grid, unsigned line, unsigned column, unsigned columns,
-		      const uint64_t *points, uint32_t count)
-{
-	uint64_t most = 0;
-	for (uint32_t i = 0; i < count; i++)
-		most = points[i] > most ? points[i] : most;
-	if (grid->ascii || !most)
-		return;
-	unsigned used = count < columns ? count : columns;
-	for (unsigned i = 0; i < used; i++) {
-		uint64_t high = 0;
-		uint32_t from = (uint32_t)((uint64_t)count * i / used),
-			 to = (uint32_t)((uint64_t)count * (i + 1) / used);
-		for (uint32_t k = from; k < to; k++)
-			high = points[k] > high ? points[k] : high;
-		grid_put(grid, line, column + i, 1, GRID_PLAIN,
-			 sparks[(uint64_t)((double)high / (double)most * 7)]);
-	}
-}
 
 static const char *signed_bytes(char to[32], int64_t bytes, const char *behind)
 {
@@ -114,9 +92,9 @@ static void put_heads(const struct sheet_view *v, struct grid *grid, const struc
 	if (l->share)
 		grid_put_right(grid, 2, l->share, SHARE, GRID_PLAIN, "%");
 	if (l->change) {
-		uint64_t seconds = (v->time_ns - v->before_ns + 500000000u) / 1000000000u;
+		uint64_t seconds = (v->time_ns - v->before_ns + NS_PER_S / 2) / NS_PER_S;
 		snprintf(change, sizeof(change), seconds ? "+- %.24s" : "+-",
-			 text_duration(x, seconds * 1000000000u));
+			 text_duration(x, seconds * NS_PER_S));
 		grid_put_right(grid, 2, l->change, CHANGE, GRID_PLAIN, change);
 	}
 	grid_put(grid, 2, l->name, grid->columns, GRID_PLAIN, s->name_head);
@@ -158,7 +136,7 @@ static void put_row(const struct sheet_view *v, struct grid *grid, const struct 
 		if (!l->column[i])
 			continue;
 		if (c->kind == SHEET_SPARK)
-			put_spark(grid, at, from, c->width, row->points, row->point_count);
+			grid_spark(grid, at, from, c->width, row->points, row->point_count);
 		else if (c->kind == SHEET_WORD)
 			grid_put(grid, at, from, c->width, GRID_PLAIN,
 				 row->cells[i].word ? row->cells[i].word : "-");
@@ -207,7 +185,7 @@ static void put_first_line(const struct sheet_view *v, const struct sheet_frame 
 		at += grid_put(grid, 0, at, right - at, GRID_PLAIN, text);
 	}
 	if (f->past_count > 1 && at + f->past_count + 2 < right)
-		put_spark(grid, 0, at + 1, f->past_count, f->past, f->past_count);
+		grid_spark(grid, 0, at + 1, f->past_count, f->past, f->past_count);
 }
 
 static void put_second_line(const struct sheet_view *v, struct grid *grid)

@@ -4,19 +4,8 @@
 #define TUI_SHEET_INTERNAL_H
 
 #include "tui/list.h"
+#include "tui/past.h"
 #include "tui/sheet.h"
-
-#define SHEET_PAST 16
-
-/** struct sheet_past - what column 0 said of each key then, by key. */
-struct sheet_past {
-	uint64_t time_ns;
-	struct sheet_held {
-		uint64_t key;
-		int64_t number;
-	} * held;
-	uint32_t count;
-};
 
 /** struct sheet_line - a row that is shown. */
 struct sheet_line {
@@ -34,8 +23,8 @@ struct sheet_view {
 	uint64_t time_ns, before_ns;
 	/* by row; NULL: there is nothing to tell changes from */
 	int64_t *before;
-	struct sheet_past past[SHEET_PAST], base;
-	unsigned past_count;
+	/* what column 0 said of each key */
+	struct past past;
 	struct sheet_line *lines;
 	uint32_t line_count;
 	struct list list;

@@ -16,7 +16,7 @@
 #include "tui/asker.h"
 
 #define SPARK 16
-#define SLOW_NS 1000000000ull
+#define SLOW_NS NS_PER_S
 #define STALE_NS 3000000000ull
 #define AT_END 1000u /* thousandths */
 
@@ -436,7 +436,7 @@ void views_draw(struct views *v, const char *title, const char *said, struct gri
 	else if (v->answered && v->sources.live && sheet_view_holds(v->view) &&
 		 now > v->shown_ns + STALE_NS)
 		snprintf(remark, sizeof(remark), "%s old",
-			 text_duration(age, (now - v->shown_ns) / 1000000000u * 1000000000u));
+			 text_duration(age, (now - v->shown_ns) / NS_PER_S * NS_PER_S));
 	snprintf(v->keys, sizeof(v->keys), "%s%s%s%s /find s:sort", v->tabs,
 		 screen_forms(&v->what) > 1 ? " v:form" : "",
 		 screen_merges(&v->what) ? " m:by" : "",

@@ -15,6 +15,7 @@
 #include "tui/grid.h"
 #include "tui/list.h"
 #include "tui/paint.h"
+#include "tui/past.h"
 #include "tui/screens.h"
 #include "tui/sheet.h"
 
@@ -433,6 +434,48 @@ static void an_answer_has_a_status(void **state)
 	}
 }
 
+/** keep_pair() - values of keys 7 and 3 at @seconds; 0: not due. */
+static int keep_pair(struct past *past, double seconds, int64_t seven, int64_t three)
+{
+	struct past_reading now;
+	uint64_t time_ns = (uint64_t)(seconds * 1e9);
+	if (!past_due(past, time_ns))
+		return 0;
+	assert_int_equal(past_new(&now, time_ns, 2), 0);
+	now.values[0] = (struct past_value){ 7, seven };
+	now.values[1] = (struct past_value){ 3, three };
+	past_keep(past, &now);
+	return 1;
+}
+
+static void changes_are_told_from_ten_seconds_ago_or_from_what_was_asked_for(void **state)
+{
+	(void)state;
+	struct past past = { 0 };
+	struct past_reading base;
+	assert_null(past_before(&past));
+	for (int i = 0; i <= 40; i++) /* twice a second: every other one is kept */
+		assert_int_equal(keep_pair(&past, 100 + i * 0.5, i, -i), i % 2 == 0);
+	const struct past_reading *before = past_before(&past);
+	assert_int_equal(before->time_ns, 110000000000ull);
+	assert_int_equal(past_value(before, 7, 99), 20);
+	assert_int_equal(past_value(before, 3, 99), -20);
+	assert_int_equal(past_value(before, 5, 99), 99);
+	assert_int_equal(past_new(&base, 5, 1), 0);
+	base.values[0] = (struct past_value){ 5, 1 };
+	past_base(&past, &base);
+	past_move(&past);
+	assert_int_equal(past_value(past_before(&past), 5, 99), 1);
+	past_drop_base(&past);
+	assert_null(past_before(&past));
+	/* nothing is ten seconds old, and there is room for so many */
+	for (int i = 0; i < 40; i++)
+		assert_true(keep_pair(&past, 200 + i * 0.9, i, i));
+	assert_true(past.count <= PAST_READINGS);
+	past_fini(&past);
+	assert_null(past_before(&past));
+}
+
 int main(void)
 {
 	if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -453,6 +496,7 @@ int main(void)
 		cmocka_unit_test(another_moment_is_no_change_of_the_last_seconds),
 		cmocka_unit_test(rows_without_a_word_sort_as_empty_ones),
 		cmocka_unit_test(an_answer_has_a_status),
+		cmocka_unit_test(changes_are_told_from_ten_seconds_ago_or_from_what_was_asked_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
