@@ -204,7 +204,6 @@ static int build_put(struct sink *sink, const struct event *events, size_t count
 		const struct event *ev = &events[i];
 		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
 			continue;
-		b->blocks->events++;
 		if (ev->block.v == BLOCK_NONE)
 			return err_set(err, -EINVAL,
 				       "this recording does not tell its blocks apart");
@@ -352,11 +351,6 @@ void blocks_free(struct blocks *blocks)
 	free(blocks->zones);
 	free(blocks->tids);
 	free(blocks);
-}
-
-uint64_t blocks_events(const struct blocks *blocks)
-{
-	return blocks->events;
 }
 
 const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t chain)

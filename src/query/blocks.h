@@ -84,8 +84,6 @@ int blocks_fill(struct blocks *blocks, const struct query_source *source, const 
 		struct err *err);
 void blocks_free(struct blocks *blocks);
 uint64_t blocks_count(const struct blocks *blocks);
-/** blocks_events() - allocations and frees that were seen. */
-uint64_t blocks_events(const struct blocks *blocks);
 /** blocks_chain() - @chain not 0. Lent. NULL while the rows are still being written. */
 const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t chain);
 /**

@@ -35,7 +35,6 @@ struct block_zone {
 
 struct blocks {
 	int rows_fd, chains_fd, columns_fd;
-	uint64_t events;
 	uint32_t chains;
 	/* mapped, chains + 1 of them, once all are known */
 	struct block_chain *chain;
