@@ -7,7 +7,7 @@
 #include "api/v1_internal.h"
 #include "base/spare.h"
 
-/* The columns of the contract's rows, and what is live. */
+/* The columns of a report's rows, and what is live. */
 enum column {
 	COL_ALLOCATIONS,
 	COL_ALLOCATED_BYTES,

@@ -34,10 +34,7 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-/**
- * parse_to() - the contract gives --to two meanings here: a format's name, else the end of a
- * selection.
- */
+/** parse_to() - --to has two meanings here: a format's name, else the end of a selection. */
 static int parse_to(const char *text, struct export *e, struct err *err)
 {
 	const struct out_format *format = out_format_find(text);

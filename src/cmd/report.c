@@ -118,9 +118,7 @@ static int print(const struct report *r, const struct recording *rec, struct pro
 		break;
 	}
 	if (r->selection.query.leaked && !r->selection.cost_given)
-		opt.cost =
-			/* the only question left; JSON and CSV keep to the contract's order */
-			VIEW_COST_LEAKED;
+		opt.cost = VIEW_COST_LEAKED; /* the only question left; JSON and CSV: by peak */
 	terminal_fit(stdout, &opt);
 	struct pager pager;
 	pager_begin(&pager, r->no_pager);

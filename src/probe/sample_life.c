@@ -22,9 +22,9 @@
 #include "view/leak.h"
 
 #define LOOK_NS 100000000ull /* new code is looked for, ends are seen */
-#define MARK_NS 1000000000ull
-#define CODE_NS 1000000000ull  /* new files of one process */
-#define EVERY_NS 1000000000ull /* at most one answer in so much */
+#define MARK_NS NS_PER_S
+#define CODE_NS NS_PER_S  /* new files of one process */
+#define EVERY_NS NS_PER_S /* at most one answer in so much */
 #define HASTE -10
 
 /** struct sample_target - one process that is sampled. */
@@ -576,8 +576,7 @@ static int watch(struct sample_life *l, struct err *err)
 		next = l->interval_ns && l->next_ns < next ? l->next_ns : next;
 		now = clock_ns(CLOCK_MONOTONIC);
 		uint64_t left = next > now ? next - now : 0;
-		struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
-					 .tv_nsec = (long)(left % 1000000000u) };
+		struct timespec time = clock_time(left);
 		int one = l->target_count == 1 && !l->targets[0].ended ? l->targets[0].pidfd : -1;
 		struct pollfd fds[5] = { { .fd = l->signals, .events = POLLIN },
 					 { .fd = l->dump_signal, .events = POLLIN },

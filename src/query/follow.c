@@ -153,11 +153,7 @@ static int note(struct follow *f, const struct trace_follow_state *at)
 
 static void rest(struct follow *f)
 {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += LOOK_NS;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
+	struct timespec until = clock_time(clock_ns(CLOCK_MONOTONIC) + LOOK_NS);
 	pthread_mutex_lock(&f->lock);
 	if (!f->stop)
 		pthread_cond_timedwait(&f->wake, &f->lock, &until);

@@ -6,7 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "recorder/record.h"
+
+#define SOON_NS 1000000u
 
 static void *heart_run(void *arg)
 {
@@ -24,10 +27,7 @@ static void *heart_run(void *arg)
 		}
 		if (source_heap_beat(heart->heap) && !told)
 			told = eventfd_write(heart->ends, 1) == 0;
-		clock_gettime(CLOCK_MONOTONIC, &next);
-		next.tv_nsec += SOURCE_HEAP_BEAT_NS;
-		next.tv_sec += next.tv_nsec / 1000000000;
-		next.tv_nsec %= 1000000000;
+		next = clock_time(clock_ns(CLOCK_MONOTONIC) + SOURCE_HEAP_BEAT_NS);
 	} while (sem_clockwait(&heart->stop, CLOCK_MONOTONIC, &next) < 0);
 	return NULL;
 }
@@ -62,10 +62,7 @@ void record_heart_stop(struct record_heart *heart)
 	struct timespec soon;
 	do {
 		source_heap_wake(heart->heap);
-		clock_gettime(CLOCK_REALTIME, &soon);
-		soon.tv_nsec += 1000000;
-		soon.tv_sec += soon.tv_nsec / 1000000000;
-		soon.tv_nsec %= 1000000000;
+		soon = clock_time(clock_ns(CLOCK_REALTIME) + SOON_NS);
 	} while (pthread_timedjoin_np(heart->thread, NULL, &soon) == ETIMEDOUT);
 	sem_destroy(&heart->stop);
 	if (heart->ends >= 0)

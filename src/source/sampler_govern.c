@@ -14,7 +14,7 @@
 
 _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 
-#define LOOK_NS 1000000000ull  /* where nothing is left out */
+#define LOOK_NS NS_PER_S       /* where nothing is left out */
 #define GLANCE_NS 250000000ull /* while probes stay in */
 #define STATS_NS \
 	100000000ull /* the kernel's clock of BPF programs costs as much as they do: for a moment */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.c - the contract's words for groups and costs. */
+/* names.c - the words for groups and costs (docs/rules.md). */
 #include <errno.h>
 #include <string.h>
 

@@ -29,10 +29,10 @@ enum view_cost {
 	VIEW_COST_LIVE
 };
 
-/** view_by_parse(), view_cost_parse() - the contract's words; -EINVAL with @err listing them. */
+/** view_by_parse(), view_cost_parse() - docs/rules.md's words; else -EINVAL, which lists them. */
 int view_by_parse(const char *word, enum view_by *by, struct err *err);
 int view_cost_parse(const char *word, enum view_cost *cost, struct err *err);
-/** view_cost_name() - the word of the contract. */
+/** view_cost_name() - the word for it. */
 const char *view_cost_name(enum view_cost cost);
 /** view_cost_of() - the column that @which names. */
 uint64_t view_cost_of(const struct cost *cost, enum view_cost which);
