@@ -5,7 +5,6 @@
 
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define WARN_UNUSED __attribute__((warn_unused_result))
 
 /**
  * STEAL() - take the value of pointer variable @p and leave NULL behind, so its cleanup does

@@ -26,7 +26,6 @@ struct sample_args {
 	struct sampler_want want;
 	struct out_sample_opt out;
 	regex_t regex;
-	const char *regex_text;
 	int leaks, kernel;
 	uint64_t older_ns, interval_ns, count, duration_ns;
 	/* of a CPU; 0 = none */

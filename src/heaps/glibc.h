@@ -125,7 +125,6 @@ const struct glibc_span *glibc_span_at(const struct glibc_reading *reading, uint
 
 /* For glibc_walk() alone: the lists of free blocks that look like live ones (glibc_cache.c). */
 #define GLIBC_TCACHES_MAX 4096
-#define GLIBC_TCACHE_BINS_MAX 76
 #define GLIBC_TCACHE_CHUNK 0x290 /* from 2.30 to 2.41 */
 /** struct glibc_tcache_shape - a thread cache's table: numbers, then heads. */
 struct glibc_tcache_shape {

@@ -25,8 +25,6 @@ struct node_identity_file {
 	int known, complained;
 };
 
-#define NODE_PIDS_MAX 16
-
 struct node {
 	/* counts, then hands on to the writer */
 	struct message_sink sink;

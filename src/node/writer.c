@@ -33,7 +33,6 @@ struct node_writer {
 	atomic_uint_fast64_t failures, rows_lost, delay_ns, flushes;
 	struct buf taken, logs_taken;
 	uint64_t flushed_ns, closing_ns, oldest_ns;
-	struct err close_err;
 	/* tickets of sync and compact: one number each, done in order */
 	pthread_mutex_t lock;
 	pthread_cond_t done;

@@ -22,7 +22,6 @@ struct json_rows {
 	const struct prof *prof;
 	const struct out_opt *opt;
 	struct view_frame *frames;
-	size_t frames_cap;
 	struct err *err;
 };
 

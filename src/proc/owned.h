@@ -18,7 +18,6 @@
 #define OWNED_CUT_MIN (64u << 10)
 
 enum { OWNED_STACK, OWNED_PART, OWNED_MAPPING };
-#define OWNED_LEVELS 3
 
 struct owned_span {
 	uint64_t start, end;

@@ -16,7 +16,6 @@
 #include "model/prof.h"
 #include "query/blocks.h"
 
-#define SCRIPT_SOURCE_MAX (64u << 10)
 #define SCRIPT_OUTPUTS_MAX 10000
 #define SCRIPT_TEXT_MAX (8u << 20)      /* of what is printed */
 #define SCRIPT_PICTURES_MAX (16u << 20) /* of all pictures together */

@@ -192,13 +192,6 @@ static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
  * costs a thread of the program 7 microseconds.
  */
 void heap_make_room(struct source_heap *heap);
-/** heap_switch_thread() - from here on @ring is written by @tid. */
-enum heap_run heap_switch_thread(struct source_heap *heap, struct heap_ring *ring, uint32_t tid);
-/**
- * heap_name_thread() - from here on it is called so, @name having 16 bytes; what came before is
- * handed on first.
- */
-enum heap_run heap_name_thread(struct source_heap *heap, uint32_t thread, const char *name);
 /** heap_fork_fini() - release what was inherited. */
 void heap_fork_fini(struct source_heap *heap);
 #endif
