@@ -11,8 +11,8 @@
 
 #define SLICE_EVENTS \
 	(1u << 18) /* at least, to begin with: they are replayed in some hundredths of a second */
-#define SLICES_MAX 2048
-#define SLICES_WANTED 1024 /* of a recording whose length is known */
+#define SLICES_MAX 4096
+#define SLICES_WANTED 3072 /* of a recording whose length is known */
 #define NO_SEQ UINT64_MAX
 #define TOO_MANY (-E2BIG)  /* slices, or rows of them: larger slices have fewer */
 #define GIVES_UP (-EXFULL) /* what the recording holds cannot be told by slices */

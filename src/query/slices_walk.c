@@ -18,6 +18,7 @@
 #define STEP_BYTES_SHIFT 8     /* in struct step */
 #define STEP_TEMPORARY 0x80u   /* in struct step: its free was one */
 #define STEP_KIND 0x7fu
+#define AHEAD 8 /* events: blocks lie anywhere, and by then the place of theirs is at hand */
 
 /** struct step - an event of a slice that was replayed: what a block's question needs of it. */
 struct step {
@@ -196,6 +197,8 @@ static int run_put(struct sink *sink, const struct event *events, size_t count, 
 	for (size_t i = 0; i < count; i++, w->seq++) {
 		const struct event *ev = &events[i];
 		uint64_t seq = w->seq;
+		if (i + AHEAD < count && events[i + AHEAD].block.v < s->slot_count)
+			__builtin_prefetch(&run->allocated[events[i + AHEAD].block.v], 1);
 		int about_block = ev->kind == EVENT_ALLOC || ev->kind == EVENT_FREE;
 		if (ev->time_ns >= w->until_ns) {
 			if (w->until_seq - seq > w->more)
