@@ -231,9 +231,10 @@ def test_a_go_service_gives_back_what_is_told(byteledger, installed, tmp_path):
         assert service.stdout.readline().startswith("freed")
         came = before - rss(service.pid)
         service.kill()
-    told = {a["id"]: (a["saves_bytes"], a["bound"]) for a in sheet["advice"]}["go-free"]
+    # nothing is told where nothing would come: Go 1.19 had given all back by itself
+    told = {a["id"]: (a["saves_bytes"], a["bound"]) for a in sheet["advice"]}.get("go-free", (0, "at-most"))
     print(f"Go: RSS {sheet['rss_bytes'] / MIB:.1f} MiB, unexplained {sheet['unexplained_bytes'] / sheet['rss_bytes']:.4%}, "
           f"told at most {told[0] / MIB:.2f}, came {came / MIB:.2f} MiB")
     assert abs(sheet["unexplained_bytes"]) < 0.01 * sheet["rss_bytes"]
     # a collection goes before it, so that some more may come than was idle
-    assert told[1] == "at-most" and 0.8 * told[0] <= came <= 1.1 * told[0]
+    assert told[1] == "at-most" and (0.8 * told[0] <= came <= 1.1 * told[0] if told[0] else came < 0.02 * sheet["rss_bytes"])
