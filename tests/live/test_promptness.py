@@ -64,7 +64,9 @@ def test_a_recorder_sleeps_while_nothing_happens_and_is_there_at_once(byteledger
     # 0.02 % of a core, and as much again for the cold caches of a busy machine
     assert after - before < 2 * 1000000, after - before
     told = report(byteledger, str(path))
-    assert told["lost"]["events"] == 0 and sum(row["allocations"] for row in told["rows"] if row["allocated_bytes"] > 49e6) >= 500
+    # an interpreter that specializes its code comes by another path the first time
+    large = sum(row["allocations"] for row in told["rows"] if row["allocated_bytes"] >= 100000 * row["allocations"] > 0)
+    assert told["lost"]["events"] == 0 and large >= 500, large
 
 
 def test_with_the_library_alone_a_report_right_after_the_end_has_everything(byteledger, preload, prog, tmp_path):
