@@ -15,21 +15,57 @@ struct jemalloc_event {
 	uint64_t current, last;
 };
 
+/* When this CPU saw its last event of a counter. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} sample_counted SEC(".maps");
+
+/*
+ * An event's stack costs what two traps do. Where events of a CPU come closer than this each is
+ * taken by the chance of how long after the last one it came, but no rarer than one in 16: walks
+ * cost a hundredth or two of a CPU then. That is settled before the draw, whatever the stack is,
+ * so what is taken stands for the others.
+ */
+#define COUNTED_NS_SHIFT 17
+#define COUNTED_CHANCE_MIN (1u << 28)
+
+static UNWIND_INLINE uint32_t draw_counted(void)
+{
+	uint32_t zero = 0, chance;
+	uint64_t *last = bpf_map_lookup_elem(&sample_counted, &zero), now = bpf_ktime_get_ns();
+	uint64_t since;
+	if (!last)
+		return WIRE_SAMPLE_ALWAYS;
+	since = now - *last;
+	*last = now;
+	if (since >> COUNTED_NS_SHIFT)
+		return WIRE_SAMPLE_ALWAYS;
+	chance = (uint32_t)since << (32 - COUNTED_NS_SHIFT);
+	if (chance < COUNTED_CHANCE_MIN)
+		chance = COUNTED_CHANCE_MIN;
+	return bpf_get_prandom_u32() < chance ? chance : 0;
+}
+
 /* Bytes alone: neither how many blocks they were nor how large is known here. */
 static UNWIND_INLINE int take_counter(struct pt_regs *regs, uint64_t cookie)
 {
 	struct jemalloc_event event = { 0 };
 	uint64_t now = 0, before = 0, weight;
-	uint32_t pid, tid;
+	uint32_t pid, tid, chance;
 	struct sample_room *room;
 
 	if (bpf_probe_read_user(&event, sizeof(event), (void *)reg_of(regs, cookie & 15)) ||
-	    event.is_alloc != 1 || bpf_probe_read_user(&now, sizeof(now), (void *)event.current) ||
+	    event.is_alloc != 1 || !(chance = draw_counted()) ||
+	    bpf_probe_read_user(&now, sizeof(now), (void *)event.current) ||
 	    bpf_probe_read_user(&before, sizeof(before), (void *)event.last))
 		return 0;
 	weight = now - before;
 	if (!weight || weight >> 44 || current_ids(&pid, &tid) < 0 || !is_asked_thread(tid))
 		return 0;
+	weight = weigh(weight, chance);
 	room = room_begin(tid);
 	if (!room)
 		return 0;

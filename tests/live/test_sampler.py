@@ -635,14 +635,32 @@ def hooked(byteledger, program, env, hook):
     return got["estimated_bytes"] / seconds, got["error_bytes"] / seconds, sum(rates) / 2
 
 
-def test_jemallocs_own_events_are_used_where_its_names_are_there(byteledger, tmp_path):
+@pytest.fixture(scope="module")
+def with_jemalloc(tmp_path_factory):
+    """calls.c with jemalloc inside, whose names are there."""
+    folder = tmp_path_factory.mktemp("jemalloc")
     if not os.path.exists(f"{LIBS}/libjemalloc.a"):
         pytest.skip("libjemalloc-dev is not installed")
     source = os.path.join(os.path.dirname(__file__), "..", "prog", "calls.c")
-    subprocess.run(["gcc", "-O2", "-fno-builtin", "-fno-optimize-sibling-calls", source, "-o", tmp_path / "calls", "-l:libjemalloc.a", "-lm",
+    subprocess.run(["gcc", "-O2", "-fno-builtin", "-fno-optimize-sibling-calls", source, "-o", folder / "calls", "-l:libjemalloc.a", "-lm",
                     "-lstdc++", "-lpthread", "-ldl"], check=True, timeout=60)
-    got, error, rate = hooked(byteledger, tmp_path / "calls", None, "je_te_event_trigger")
+    return folder / "calls"
+
+
+def test_jemallocs_own_events_are_used_where_its_names_are_there(byteledger, with_jemalloc):
+    got, error, rate = hooked(byteledger, with_jemalloc, None, "je_te_event_trigger")
     assert abs(got - 112 * rate) < 0.1 * 112 * rate + 4 * error, (got, 112 * rate, error)  # it counts by size class
+
+
+def test_of_a_storm_of_jemallocs_events_some_stand_for_all(byteledger, with_jemalloc):
+    with running(with_jemalloc, "1", "0", "1") as p, sampling(byteledger, "-p", p.pid, "--budget", "0", "--format", "json") as s:
+        go(p)
+        pairs = json.loads(p.stdout.readline())["pairs"]
+        got = json.loads(end(s))["processes"][0]
+    events = got["cost"]["hits"] / 2  # of what is freed there are as many
+    assert abs(got["estimated_bytes"] - 112 * pairs) < 0.01 * 112 * pairs + 4 * got["error_bytes"], (got, pairs)
+    assert events / 20 < got["samples"] <= events and got["error_bytes"] < 0.1 * got["estimated_bytes"], (got["samples"], events)
+    assert "pairs" in [f["function"] for f in got["rows"][0]["frames"]]
 
 
 def test_tcmallocs_own_samples_are_used_where_it_takes_some(byteledger, prog):
