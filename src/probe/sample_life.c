@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,63 +12,22 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "probe/sample_life_impl.h"
 #include "proc/proc.h"
 #include "recorder/sample_record.h"
 #include "sym/sym.h"
-#include "view/leak.h"
 
 #define LOOK_NS 100000000ull /* new code is looked for, ends are seen */
 #define MARK_NS NS_PER_S
 #define CODE_NS NS_PER_S  /* new files of one process */
 #define EVERY_NS NS_PER_S /* at most one answer in so much */
 #define HASTE -10
-
-/** struct sample_target - one process that is sampled. */
-struct sample_target {
-	uint32_t pid;
-	int pidfd;
-	int ended;
-	/* used since it was met; what is known of one that ended */
-	uint64_t cpu_ns;
-	uint64_t cpu_first_ns;
-	struct sym *sym;
-	/* that were looked into */
-	struct sampler_files *files;
-	/* code, since */
-	int has_mapped;
-	/* not before */
-	uint64_t look_due_ns;
-};
-
-struct sample_life {
-	struct sample_life_opt opt;
-	struct sampler *sampler;
-	struct samples *samples;
-	struct sampler_governor governor;
-	/* NULL: none */
-	struct sample_record *record;
-	int nop5_tried, nop5_safe;
-	/* samples are an allocator's own */
-	int of_hook;
-	double tick_ns;
-	/* seconds over the budget, in a row */
-	unsigned over;
-	struct sample_target targets[SAMPLE_PROCESSES_MAX];
-	size_t target_count;
-	int signals, dump_signal;
-	int full;
-	/* when it was detached; 0 = not yet */
-	uint64_t ended_ns;
-	uint64_t end_ns, more_due_ns, next_ns, interval_ns, shown;
-	struct desk desk;
-	/* not before */
-	uint64_t answer_due_ns;
-};
 
 PRINTF(2, 3) static void say(const struct sample_life *l, const char *format, ...)
 {
@@ -89,6 +49,8 @@ static void describe(struct sample_life *l, uint32_t pid, struct err *err)
 		err_set(err, -ENOMEM, "cannot keep samples");
 	else
 		snprintf(p->tier, sizeof(p->tier), "B");
+	if (p) /* an id may come again */
+		p->ended = 0;
 }
 
 static uint64_t process_cpu_ns(uint32_t pid)
@@ -97,15 +59,58 @@ static uint64_t process_cpu_ns(uint32_t pid)
 	return clock_getcpuclockid((pid_t)pid, &clock) == 0 ? clock_ns(clock) : 0;
 }
 
+static void fini_target(struct sample_target *t)
+{
+	sym_free(t->sym);
+	sampler_files_freep(&t->files);
+	if (t->pidfd >= 0)
+		close(t->pidfd);
+}
+
+static int is_gone(const struct sample_target *t)
+{
+	struct pollfd fd = { .fd = t->pidfd, .events = POLLIN };
+	return t->pidfd >= 0 ? poll(&fd, 1, 0) > 0 : kill((pid_t)t->pid, 0) < 0 && errno == ESRCH;
+}
+
+/* Those that have ended make place, when what was taken of them is read. */
+static void forget_ended(struct sample_life *l)
+{
+	uint32_t pids[SAMPLE_PROCESSES_MAX];
+	size_t gone = 0, kept = 0;
+	struct err err = { 0 };
+	struct sym_opt opt = { 0 };
+	for (size_t i = 0; i < l->target_count; i++)
+		if (l->targets[i].ended)
+			pids[gone++] = l->targets[i].pid;
+	if (!gone || sampler_read(l->sampler, l->samples, &err) < 0)
+		return;
+	for (size_t i = 0; i < l->target_count; i++) {
+		struct sample_target *t = &l->targets[i];
+		if (!t->ended) {
+			l->targets[kept++] = *t;
+			continue;
+		}
+		l->forgotten_cpu_ns += t->cpu_ns;
+		fini_target(t);
+	}
+	l->target_count = kept;
+	sampler_forget(l->sampler, pids, gone);
+	if (!l->own)
+		l->own = sym_new(&opt, &err);
+}
+
 /* A process whose stacks can be walked from now on. */
 static struct sample_target *add_target(struct sample_life *l, uint32_t pid, struct err *err)
 {
 	for (size_t i = 0; i < l->target_count; i++)
 		if (l->targets[i].pid == pid && !l->targets[i].ended)
 			return NULL;
+	if (l->target_count == SAMPLE_PROCESSES_MAX)
+		forget_ended(l);
 	if (l->target_count == SAMPLE_PROCESSES_MAX) {
 		if (!l->full++)
-			say(l, "more than %d processes: the others are left out",
+			say(l, "more than %d processes at once: the others are left out",
 			    SAMPLE_PROCESSES_MAX);
 		return NULL;
 	}
@@ -113,6 +118,11 @@ static struct sample_target *add_target(struct sample_life *l, uint32_t pid, str
 		return NULL;
 	struct sample_target *t = &l->targets[l->target_count];
 	*t = (struct sample_target){ .pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0) };
+	char path[64];
+	struct stat mounts;
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/ns/mnt", pid);
+	if (stat(path, &mounts) == 0)
+		t->mounts = mounts.st_ino;
 	describe(l, pid, err);
 	l->target_count++;
 	return t;
@@ -230,7 +240,7 @@ static void look_into_new_code(struct sample_life *l, uint64_t now)
 		if (!t->has_mapped || t->ended || !t->files || now < t->look_due_ns)
 			continue;
 		t->has_mapped = 0;
-		if (attach(l, t, &its) < 0 && its.code != -ESRCH)
+		if (attach(l, t, &its) < 0 && its.code != -ESRCH && !is_gone(t))
 			say(l, "%s", its.msg);
 	}
 }
@@ -258,7 +268,7 @@ static void add_mappers(struct sample_life *l, const char *path)
 static uint64_t used_cpu_ns(void *ctx)
 {
 	struct sample_life *l = ctx;
-	uint64_t sum = 0;
+	uint64_t sum = l->forgotten_cpu_ns;
 	for (size_t i = 0; i < l->target_count; i++) {
 		struct sample_target *t = &l->targets[i];
 		uint64_t now = t->ended ? 0 : process_cpu_ns(t->pid);
@@ -381,7 +391,8 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 		*err = its;
 		if (l->target_count == 1)
 			return its.code;
-		say(l, "%s", its.msg);
+		if (!targets_follow(a->targets) || !is_gone(&l->targets[i]))
+			say(l, "%s", its.msg);
 	}
 	if (!everywhere && !attached)
 		return err->code ? err->code : err_set(err, -ESRCH, "no process to sample");
@@ -436,6 +447,7 @@ static void look_for_more(struct sample_life *l)
 {
 	const struct sample_life_opt *a = &l->opt;
 	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	l->more_due_ns = targets_more_due(0);
 	if (targets_follow(a->targets)) {
 		CLEANUP(target_list_fini) struct target_list list = { 0 };
 		struct err err = { 0 };
@@ -444,14 +456,21 @@ static void look_for_more(struct sample_life *l)
 				target_list_add(&list, (pid_t)l->targets[i].pid, &err);
 		size_t known = list.count;
 		targets_more(a->targets, &list, &err);
+		/* looking is what recurs; who was found is probed once */
+		l->more_due_ns = targets_more_due(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
+		uint64_t until = clock_ns(CLOCK_MONOTONIC) + LOOK_NS;
 		for (size_t i = known; i < list.count; i++) {
 			struct err its = { 0 };
 			struct sample_target *t = add_target(l, (uint32_t)list.pids[i], &its);
-			if (t && attach(l, t, &its) < 0 && its.code != -ESRCH)
+			if (t && attach(l, t, &its) < 0 && its.code != -ESRCH && !is_gone(t))
 				say(l, "%s", its.msg);
+			/* the budget is seen to in between */
+			if (t && clock_ns(CLOCK_MONOTONIC) > until) {
+				l->more_due_ns = 0;
+				break;
+			}
 		}
 	}
-	l->more_due_ns = targets_more_due(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
 }
 
 /* Return: how many of the targets still run. */
@@ -460,13 +479,11 @@ static size_t see_ends(struct sample_life *l)
 	size_t alive = 0;
 	for (size_t i = 0; i < l->target_count; i++) {
 		struct sample_target *t = &l->targets[i];
-		struct pollfd fd = { .fd = t->pidfd, .events = POLLIN };
 		if (t->ended)
 			continue;
 		int over = t->pid == (uint32_t)l->opt.program && l->opt.program
 				   ? started_has_ended((pid_t)t->pid)
-			   : t->pidfd >= 0 ? poll(&fd, 1, 0) > 0
-					   : kill((pid_t)t->pid, 0) < 0 && errno == ESRCH;
+				   : is_gone(t);
 		if (!over) {
 			alive++;
 			continue;
@@ -594,77 +611,6 @@ static int watch(struct sample_life *l, struct err *err)
 	}
 }
 
-/* ---- readings -------------------------------------------------------------------------------- */
-
-/* Functions of the kernel, and what was asked of it. */
-static void resolve_kernel(struct sample_life *l, struct prof *prof)
-{
-	struct sink *sink = prof_symbol_sink(prof);
-	for (uint32_t i = 1; i < prof_frame_count(prof); i++) {
-		const struct prof_frame *frame = prof_frame(prof, (struct frame_id){ i });
-		char text[128];
-		struct err err = { 0 };
-		struct symbol symbol = { 0 };
-		if (!frame || frame->symbols)
-			continue;
-		symbol.function =
-			sampler_kernel_name(l->sampler, frame->offset, text, sizeof(text));
-		struct def def = { .kind = DEF_SYMBOL, .id = i };
-		def.symbol.symbols = &symbol;
-		def.symbol.count = 1;
-		if (symbol.function)
-			sink->define(sink, &def, &err);
-	}
-}
-
-/*
- * Names by the files of each process, as it sees them; of one that ended, those that were found
- * while it ran stay known.
- */
-static void resolve(void *life, struct prof *prof)
-{
-	struct sample_life *l = life;
-	if (l->opt.kernel)
-		resolve_kernel(l, prof);
-	for (size_t i = 0; i < l->target_count; i++) {
-		struct sample_target *t = &l->targets[i];
-		struct sym_opt opt = { .pid = t->pid };
-		struct err err = { 0 };
-		if (!t->sym)
-			t->sym = sym_new(&opt, &err);
-		if (!t->sym) { /* it has ended: our own files serve, where they are the same */
-			opt.pid = 0;
-			t->sym = sym_new(&opt, &err);
-		}
-		if (t->sym)
-			sym_resolve_prof(t->sym, prof, prof_symbol_sink(prof), NULL, NULL, &err);
-	}
-}
-
-struct prof *sample_life_read(struct sample_life *l, int final, struct err *err)
-{
-	if (!l->ended_ns)
-		sampler_governor_cost(&l->governor, clock_ns(CLOCK_MONOTONIC));
-	if (sampler_read(l->sampler, l->samples, err) < 0)
-		return NULL;
-	if (l->ended_ns) /* taking probes away takes a while in which nothing is seen */
-		l->samples->now_ns = l->ended_ns;
-	if (final)
-		samples_mark(l->samples, l->samples->now_ns);
-	/* one that came and went between two looks is listed all the same */
-	for (size_t i = 0; i < l->samples->row_count; i++) {
-		if (!samples_add_process(l->samples, l->samples->rows[i].pid, "")) {
-			err_set(err, -ENOMEM, "cannot keep samples");
-			return NULL;
-		}
-	}
-	leak_judge(l->samples);
-	struct prof *prof = samples_prof(l->samples, 0, err);
-	if (prof)
-		resolve(l, prof);
-	return prof;
-}
-
 int sample_life_run(struct sample_life *l, struct err *err)
 {
 	if (l->opt.duration_ns) /* it counts from where something is seen */
@@ -690,7 +636,7 @@ int sample_life_end(struct sample_life *l, int ended, struct err *err)
 
 const char *sample_life_record(struct sample_life *l, struct err *err)
 {
-	return l->record && sample_record_finish(l->record, resolve, l, err) == 0
+	return l->record && sample_record_finish(l->record, sample_life_resolve, l, err) == 0
 		       ? sample_record_path(l->record)
 		       : NULL;
 }
@@ -742,12 +688,9 @@ void sample_life_free(struct sample_life *l)
 {
 	if (!l)
 		return;
-	for (size_t i = 0; i < l->target_count; i++) {
-		sym_free(l->targets[i].sym);
-		sampler_files_freep(&l->targets[i].files);
-		if (l->targets[i].pidfd >= 0)
-			close(l->targets[i].pidfd);
-	}
+	for (size_t i = 0; i < l->target_count; i++)
+		fini_target(&l->targets[i]);
+	sym_free(l->own);
 	sample_record_free(l->record);
 	sampler_governor_fini(&l->governor);
 	sampler_free(l->sampler);

@@ -171,6 +171,11 @@ const char *sampler_kernel_name(struct sampler *sampler, uint64_t what, char *te
  * negative errno where that cannot be tried. 100 ms.
  */
 int sampler_nop5_is_safe(struct sampler *sampler);
+/**
+ * sampler_forget() - processes that have ended: their tables go, and their probes, by a thread.
+ * What was counted of them can still be read, but not where addresses were.
+ */
+void sampler_forget(struct sampler *sampler, const uint32_t *pids, size_t count);
 /** sampler_detach() - end all probes; what was counted can still be read. */
 void sampler_detach(struct sampler *sampler);
 /**

@@ -161,9 +161,73 @@ void sampler_pause(struct sampler *s)
 	s->hurries = 0;
 }
 
+static void *reap(void *ctx)
+{
+	struct sampler_reaped *r = ctx;
+	for (uint32_t i = 0; i < r->count; i++)
+		end_link(&r->links[i]);
+	return NULL;
+}
+
+static void join_reaper(struct sampler *s)
+{
+	if (s->reaped.is_running)
+		pthread_join(s->reaped.thread, NULL);
+	free(s->reaped.links);
+	s->reaped = (struct sampler_reaped){ 0 };
+}
+
+static int is_listed(uint32_t pid, const uint32_t *pids, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (pids[i] == pid)
+			return 1;
+	return 0;
+}
+
+/*
+ * Probes of who has ended cost nobody anything, but taking each out the kernel looks at every
+ * process that maps the file, for a tenth of a second on a busy machine: a thread does that.
+ */
+static void reap_links(struct sampler *s, const uint32_t *pids, size_t count)
+{
+	uint32_t kept = 0;
+	join_reaper(s);
+	struct sampler_reaped *r = &s->reaped;
+	r->links = calloc(s->link_count + 1, sizeof(*r->links));
+	for (uint32_t i = 0; i < s->link_count && r->links; i++) {
+		if (s->links[i].pid && is_listed(s->links[i].pid, pids, count))
+			r->links[r->count++] = s->links[i];
+		else
+			s->links[kept++] = s->links[i];
+	}
+	if (!r->links)
+		return; /* they stay until the end */
+	s->link_count = kept;
+	r->is_running = r->count && pthread_create(&r->thread, NULL, reap, r) == 0;
+	if (!r->is_running)
+		reap(r);
+}
+
+void sampler_forget(struct sampler *s, const uint32_t *pids, size_t count)
+{
+	size_t kept = 0;
+	reap_links(s, pids, count);
+	for (size_t i = 0; i < s->set_count; i++) {
+		if (s->sets[i].pid && is_listed(s->sets[i].pid, pids, count))
+			sampler_functions_fini(&s->sets[i].functions);
+		else
+			s->sets[kept++] = s->sets[i];
+	}
+	s->set_count = kept;
+	for (size_t i = 0; i < count; i++)
+		bpftables_remove(s->tables, pids[i]);
+}
+
 void sampler_detach(struct sampler *s)
 {
 	sampler_pause(s);
+	join_reaper(s);
 	for (size_t i = 0; i < s->set_count; i++)
 		sampler_functions_fini(&s->sets[i].functions);
 	s->set_count = 0;

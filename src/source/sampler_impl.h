@@ -3,6 +3,8 @@
 #ifndef SOURCE_SAMPLER_IMPL_H
 #define SOURCE_SAMPLER_IMPL_H
 
+#include <pthread.h>
+
 #include "source/sampler.h"
 #include "sym/kernel.h"
 
@@ -44,6 +46,14 @@ struct sampler_link {
 	uint64_t hits;
 };
 
+/** struct sampler_reaped - links of processes that have ended, on their way out. */
+struct sampler_reaped {
+	struct sampler_link *links;
+	uint32_t count;
+	int is_running;
+	pthread_t thread;
+};
+
 struct sampler {
 	struct sampler_opt opt;
 	struct bpftables *tables;
@@ -77,6 +87,7 @@ struct sampler {
 	unsigned square_shift, count_shift;
 	struct sampler_link *links;
 	uint32_t link_count, link_cap;
+	struct sampler_reaped reaped;
 	struct sampler_set {
 		uint32_t pid;
 		struct sampler_functions functions;

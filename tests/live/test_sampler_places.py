@@ -5,7 +5,9 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -108,3 +110,50 @@ def test_a_word_too_many_and_a_wrong_name_are_told_as_what_they_are(byteledger, 
         assert "'a.csv' would be a program" in said("--csv-flat", "a.csv")
         wrong = said("-f", "mallok")
         assert "malloc" in wrong and "static" not in wrong, wrong
+
+
+BATCHES = """import os, sys
+for line in sys.stdin:
+    go, told = os.pipe()
+    children = []
+    for _ in range(int(line)):
+        pid = os.fork()
+        if not pid:
+            os.close(told)
+            os.read(go, 1)
+            kept = bytearray(7 << 20)
+            os._exit(0)
+        children.append(pid)
+    print(*children, flush=True)
+    sys.stdin.readline()
+    os.close(told)
+    os.close(go)
+    for pid in children:
+        os.waitpid(pid, 0)
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.large
+def test_children_that_have_ended_make_place_for_those_that_come(byteledger):
+    """More than are followed at once, one batch after the other: what each asked for is known, and who asked."""
+    asked = {}
+    with running(sys.executable, "-c", BATCHES) as p, \
+            sampling(byteledger, "-p", p.pid, "--follow-children", "--budget", "0", "--jsonl", "--interval", "500ms") as s:
+        for _ in range(5):
+            p.stdin.write("60\n")
+            p.stdin.flush()
+            children = set(map(int, p.stdout.readline().split()))
+            until = time.monotonic() + 120
+            while time.monotonic() < until and not children <= {one["pid"] for one in json.loads(s.stdout.readline())["processes"]}:
+                pass
+            go(p)
+            assert p.stdout.readline() == "done\n"
+            asked.update(dict.fromkeys(children, 7 << 20))
+        s.send_signal(signal.SIGINT)
+        last = json.loads(s.communicate(timeout=120)[0].splitlines()[-1])["processes"]
+    assert len(asked) == 300
+    found = {one["pid"]: one for one in last}
+    told = {pid: sum(r["bytes"] for r in found[pid]["rows"] if r["bytes"] >= 7 << 20) for pid in asked if pid in found}
+    assert {pid: abs(told.get(pid, 0) - size) < 1 << 20 for pid, size in asked.items()} == dict.fromkeys(asked, True)
+    assert "bytearray" in str(found[max(children)]["rows"][0]["frames"]).lower()
