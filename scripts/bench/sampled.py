@@ -6,14 +6,17 @@ operation is judged, not throughput, which on a shared machine varies by itself.
 same load: how much of the bytes the two give to different callers (the innermost function that is no wrapper), 0 to 1.
 """
 import contextlib
+import http.server
 import json
 import os
+import queue
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import judge
@@ -221,7 +224,64 @@ class Java(Program):
         return [shutil.which("java"), "-Xmx256m", "-cp", self.folder, "Work"]
 
 
-NEEDS = {Python: ["python3"], Redis: ["redis-server", "redis-benchmark"], Nginx: ["nginx"], Postgres: [f"{PG}/postgres", "psql", "pgbench"], Go: ["go"], Java: ["javac"]}
+PAGE = """<body><script>
+const d = {a: [1, 2, 3], b: "y".repeat(900)};
+(async () => {
+	for (;;) {
+		const n = await (await fetch("/next")).text();
+		for (let i = 0; i < n; i++) {
+			const e = document.createElement("div");
+			e.textContent = "number " + i;
+			document.body.appendChild(e);
+			JSON.parse(JSON.stringify(d));
+			if (i % 300 == 0) document.body.replaceChildren();
+		}
+		await fetch("/done");
+	}
+})();
+</script>"""
+
+
+class Chromium(Program):
+    """One page that works when it is told; all of the browser's processes are sampled."""
+    name, ops, heap = "chromium", 200000, False
+
+    def argv(self):
+        self.wanted, self.worked = queue.Queue(), queue.Queue()
+        outer = self
+
+        class Answer(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                text = PAGE if self.path == "/" else ""
+                if self.path == "/next":
+                    text = str(outer.wanted.get())
+                elif self.path == "/done":
+                    outer.worked.put(1)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html" if self.path == "/" else "text/plain")
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_):
+                pass
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return [shutil.which("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                "--remote-debugging-port=0", f"--user-data-dir={self.folder}/profile", f"http://127.0.0.1:{server.server_address[1]}/"]
+
+    def ready(self):
+        self.work(10)
+
+    def pids(self):
+        return [p for p in measure.descendants(self.process.pid) if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "chromium"]
+
+    def work(self, ops):
+        self.wanted.put(ops)
+        self.worked.get(timeout=120)
+
+
+NEEDS = {Python: ["python3"], Redis: ["redis-server", "redis-benchmark"], Nginx: ["nginx"], Postgres: [f"{PG}/postgres", "psql", "pgbench"], Go: ["go"], Java: ["javac"], Chromium: ["chromium"]}
 
 
 def used(program):
