@@ -251,6 +251,26 @@ static int goes_on(struct watchers *l, struct err *err)
 	return left || targets->name;
 }
 
+/* Those that are due at @now; *@next: when the next one is, unless that is sooner already. */
+static int look_at_due(struct watchers *l, uint64_t now, uint64_t *next, struct err *err)
+{
+	for (size_t i = 0; i < l->set.count && !l->stop; i++) {
+		struct watched *w = &l->set.all[i];
+		if (w->facts.ended)
+			continue;
+		/* at its end at once: its last look is what says that it has ended */
+		if (watch_due_ns(w->watch) <= now || w->exited) {
+			err_init(err);
+			int rc = look(l, w, err);
+			if (rc < 0)
+				return rc;
+		}
+		if (watch_due_ns(w->watch) < *next)
+			*next = watch_due_ns(w->watch);
+	}
+	return 0;
+}
+
 int watchers_run(struct watchers *l, struct err *err)
 {
 	int on;
@@ -259,20 +279,9 @@ int watchers_run(struct watchers *l, struct err *err)
 			 now = clock_ns(CLOCK_MONOTONIC);
 		if (targets_follow(l->opt.targets) && l->more_due_ns < next)
 			next = l->more_due_ns;
-		for (size_t i = 0; i < l->set.count && !l->stop; i++) {
-			struct watched *w = &l->set.all[i];
-			if (w->facts.ended)
-				continue;
-			/* at its end at once: its last look is what says that it has ended */
-			if (watch_due_ns(w->watch) <= now || w->exited) {
-				err_init(err);
-				int rc = look(l, w, err);
-				if (rc < 0)
-					return rc;
-			}
-			if (watch_due_ns(w->watch) < next)
-				next = watch_due_ns(w->watch);
-		}
+		int rc = look_at_due(l, now, &next, err);
+		if (rc < 0)
+			return rc;
 		if (l->looked || alive(l) || l->opt.targets->name)
 			tell_refused(l);
 		if (l->opt.ears.turned)
