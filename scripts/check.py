@@ -178,28 +178,8 @@ def passes_alone(case, temporary):
     return True
 
 
-def live_tests(tally, everything, select):
-    """The live suite. What fails is run twice more, alone: whether it passes then is told beside it, and it has failed."""
-    start = time.time()
-    xml = os.path.join(BUILD, "live.xml")
-    temporary = tempfile.mkdtemp(prefix="byteledger-check-")  # a short path: sockets stand there
-    # a file's tests stay together; most of them wait for something most of the time
-    args = ["tests/live", "-n", str(min(2, os.cpu_count() or 1)), "--dist", "loadfile"]
-    if not everything:
-        args += ["-m", "not large and not guest"]
-    if select:
-        args += ["-k", select]
-    done = run_live(xml, f"{temporary}/t", *args)
-    if done.returncode == 5 and os.path.exists(xml):
-        say("live: no test selected")
-        shutil.rmtree(temporary, ignore_errors=True)
-        return
-    if not os.path.exists(xml):
-        tally.fail("live tests did not run", done.stdout)
-        shutil.rmtree(temporary, ignore_errors=True)
-        return
-    before = len(tally.failures)
-    passed = tally.passed
+def read_live(tally, xml):
+    """Count the cases of a run; returns those that failed: (case, name, detail)."""
     bad_cases = []
     for case in ET.parse(xml).getroot().iter("testcase"):
         name = f"live, {case.get('classname', '').split('.')[-1]}: {case.get('name')}"
@@ -211,11 +191,37 @@ def live_tests(tally, everything, select):
             tally.skip(name, skipped.get("message") or "no reason given")
         else:
             tally.ok()
+    return bad_cases
+
+
+def live_tests(tally, everything, select):
+    """
+    The live suite: two files at a time, as most of them wait for something most of the time, and then what measures and is marked
+    `alone`, with nothing of ours beside it. What fails is run twice more, alone: whether it passes then is told beside it, and it has failed.
+    """
+    start = time.time()
+    xml = os.path.join(BUILD, "live.xml")
+    temporary = tempfile.mkdtemp(prefix="byteledger-check-")  # a short path: sockets stand there
+    before, passed, ran, bad_cases = len(tally.failures), tally.passed, 0, []
+    side_by_side = ["-n", str(min(2, os.cpu_count() or 1)), "--dist", "loadfile"]  # a file's tests stay together
+    for number, (mark, how) in enumerate([("not alone", side_by_side), ("alone", [])]):
+        marks = mark if everything else f"{mark} and not large and not guest"
+        done = run_live(xml, f"{temporary}/t{number}", "tests/live", *how, "-m", marks, *(["-k", select] if select else []))
+        if done.returncode == 5 and os.path.exists(xml):  # none is selected
+            continue
+        if not os.path.exists(xml):
+            tally.fail("live tests did not run", done.stdout)
+            continue
+        ran += 1
+        bad = read_live(tally, xml)
+        bad_cases += bad
+        if done.returncode not in (0, 1) and not bad:
+            tally.fail(f"live: pytest ended with {done.returncode}", done.stdout)
     for case, name, detail in bad_cases:
         alone = len(bad_cases) <= AGAIN_MAX and passes_alone(case, temporary)
         tally.fail(name + (" (passed twice when run again, alone)" if alone else ""), detail)
-    if done.returncode not in (0, 1) and not bad_cases:
-        tally.fail(f"live: pytest ended with {done.returncode}", done.stdout)
+    if not ran and len(tally.failures) == before:
+        say("live: no test selected")
     if len(tally.failures) == before:
         shutil.rmtree(temporary, ignore_errors=True)  # hundreds of megabytes
     else:

@@ -8,7 +8,10 @@ import time
 
 import pytest
 
-from test_sampler import end, go, pytestmark, running, sampling  # noqa: F401
+import test_sampler
+from test_sampler import end, go, running, sampling
+
+pytestmark = [test_sampler.pytestmark, pytest.mark.alone]
 
 
 @contextlib.contextmanager
