@@ -15,7 +15,7 @@ struct samples *samples_new(struct err *err)
 		err_set(err, -ENOMEM, "cannot keep samples");
 		return NULL;
 	}
-	s->duty = s->scale = 1;
+	s->duty = s->times = s->mean = s->scale = 1;
 	return s;
 }
 
@@ -27,6 +27,7 @@ void samples_free(struct samples *s)
 		free(s->rows[i].past);
 		free(s->rows[i].blocks);
 		free(s->rows[i].base);
+		free(s->rows[i].open);
 		free(s->rows[i].mark);
 	}
 	free(s->rows);
@@ -227,17 +228,21 @@ void samples_add_block(struct sample_row *row, const struct sample_block *block)
 		row->blocks[row->block_count++] = *block;
 }
 
-/* Of a sum: what the epochs before gave, and what came since times its scale. */
-static void add_scaled(double *to, double base, double raw, double mark, double scale)
+/* Of a sum: what the epochs before gave, what windows stand for, and what came since. */
+struct terms {
+	double base, open, raw, mark;
+};
+
+static double sum_of(const struct samples *s, struct terms t)
 {
-	*to = base + (raw - mark) * scale;
+	return t.base + (t.open + (t.raw - t.mark) * s->times) * s->scale;
 }
 
-/* What the draws of this epoch add to the variance. */
-static double drawn(double raw, double mark, double scale)
+/* What the draws since then add to the variance. */
+static double drawn(double raw, double mark, double times)
 {
 	double since = raw * raw - mark * mark;
-	return since > 0 ? since * scale * scale : 0;
+	return since > 0 ? since * times * times : 0;
 }
 
 /*
@@ -246,57 +251,87 @@ static double drawn(double raw, double mark, double scale)
  * says nothing of what it stands for beside it: that may be nothing, or as much again as it saw,
  * or as came in as long a time before. Several say no less than one.
  */
-static double differing(const struct samples *s, const struct sample_spread *spread, double since,
-			double base)
+static double differing(const struct samples *s, const struct sample_spread *spread, struct terms t)
 {
-	double n = s->windows, k = s->scale;
-	double seen = fmax(since, base * s->before);
-	double alone = k > 1 ? seen * seen * (k - 1) * (k - 1) : 0;
+	double n = s->windows, k = s->scale, all = s->mean * k;
+	double seen = fmax(spread->seen + t.raw - t.mark, t.base * s->before);
+	double alone = all > 1 ? seen * seen * (all - 1) * (all - 1) : 0;
 	if (n <= 1 || s->weights <= 0)
 		return alone;
-	double mean = since / s->weights, wider = 1 + 5.5 / ((n - 1) * (n - 1));
+	double mean = (t.open + (t.raw - t.mark) * s->times) / s->weights;
+	double wider = 1 + 5.5 / ((n - 1) * (n - 1));
 	double squares =
 		spread->squares - 2 * mean * spread->crossed + mean * mean * s->weights_squares;
 	double between = squares > 0 ? n / (n - 1) * squares * k * k * wider * wider : 0;
 	return between < alone ? between : alone;
 }
 
+/* What is unsure of this epoch with its scale, that of the windows' gaps apart. */
+static double unsure(const struct samples *s, struct terms t)
+{
+	return s->scale * s->mean > 1 ? (sum_of(s, t) - t.base) * s->scale_error : 0;
+}
+
 /*
  * The standard error of a sum: of the draws, or of the windows where that is more, which holds the
  * draws as well; and of all scales.
  */
-static double error_of(const struct samples *s, const struct sample_spread *spread, double since,
-		       double base, double open_drawn)
+static double error_of(const struct samples *s, const struct sample_spread *spread, struct terms t,
+		       double since)
 {
-	double drawn = spread->drawn + open_drawn;
-	double between = spread->between + differing(s, spread, since, base);
-	double unsure = spread->unsure + (s->scale > 1 ? since * s->scale * s->scale_error : 0);
-	return sqrt((between > drawn ? between : drawn) + unsure * unsure);
+	double k = s->scale, drawn = spread->drawn + (spread->draws + since) * k * k;
+	double between = spread->between + differing(s, spread, t);
+	double wrong = spread->unsure + unsure(s, t);
+	return sqrt((between > drawn ? between : drawn) + wrong * wrong);
 }
+
+/* A row's figures before it has any of these. */
+static const struct sample_figures none;
+
+struct parts {
+	const struct sample_figures *base, *open, *mark;
+};
+
+static struct parts parts_of(const struct sample_row *row)
+{
+	return (struct parts){ row->base ? row->base : &none, row->open ? row->open : &none,
+			       row->mark ? row->mark : &none };
+}
+
+static struct terms count_of(const struct sample_row *row)
+{
+	struct parts p = parts_of(row);
+	return (struct terms){ p.base->count, p.open->count, row->raw.count, p.mark->count };
+}
+
+static struct terms bytes_of(const struct sample_row *row)
+{
+	struct parts p = parts_of(row);
+	return (struct terms){ p.base->bytes, p.open->bytes, row->raw.bytes, p.mark->bytes };
+}
+
+#define SUM_OF(x) sum_of(s, (struct terms){ p.base->x, p.open->x, raw->x, p.mark->x })
 
 void samples_scale(const struct samples *s, struct sample_row *row)
 {
-	static const struct sample_figures none;
-	const struct sample_figures *base = row->base ? row->base : &none;
-	const struct sample_figures *mark = row->mark ? row->mark : &none, *raw = &row->raw;
+	struct parts p = parts_of(row);
+	const struct sample_figures *raw = &row->raw;
 	struct sample_figures *now = &row->now;
-	double k = s->scale;
 	now->taken = raw->taken;
 	now->last_ns = raw->last_ns;
-	add_scaled(&now->count, base->count, raw->count, mark->count, k);
-	add_scaled(&now->bytes, base->bytes, raw->bytes, mark->bytes, k);
-	add_scaled(&now->freed_count, base->freed_count, raw->freed_count, mark->freed_count, k);
-	add_scaled(&now->freed_bytes, base->freed_bytes, raw->freed_bytes, mark->freed_bytes, k);
-	add_scaled(&now->temporary_count, base->temporary_count, raw->temporary_count,
-		   mark->temporary_count, k);
+	now->count = SUM_OF(count);
+	now->bytes = SUM_OF(bytes);
+	now->freed_count = SUM_OF(freed_count);
+	now->freed_bytes = SUM_OF(freed_bytes);
+	now->temporary_count = SUM_OF(temporary_count);
 	for (unsigned i = 0; i < SAMPLES_SIZES; i++)
-		add_scaled(&now->size[i], base->size[i], raw->size[i], mark->size[i], k);
+		now->size[i] = SUM_OF(size[i]);
 	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
-		add_scaled(&now->life[i], base->life[i], raw->life[i], mark->life[i], k);
-	now->error_bytes = error_of(s, &row->bytes_spread, raw->bytes - mark->bytes, base->bytes,
-				    drawn(raw->error_bytes, mark->error_bytes, k));
-	now->error_count = error_of(s, &row->count_spread, raw->count - mark->count, base->count,
-				    drawn(raw->error_count, mark->error_count, k));
+		now->life[i] = SUM_OF(life[i]);
+	now->error_bytes = error_of(s, &row->bytes_spread, bytes_of(row),
+				    drawn(raw->error_bytes, p.mark->error_bytes, s->times));
+	now->error_count = error_of(s, &row->count_spread, count_of(row),
+				    drawn(raw->error_count, p.mark->error_count, s->times));
 	now->live_error_bytes = raw->live_error_bytes;
 	now->live_count = now->live_bytes = 0;
 	if (s->tracked) {
@@ -310,53 +345,90 @@ void samples_scale(const struct samples *s, struct sample_row *row)
 	}
 }
 
-static void end_window(struct sample_spread *spread, double raw, double weight)
+/* Room for what a row keeps of windows and epochs. */
+static int keep_parts(struct sample_row *row, struct err *err)
 {
-	double had = raw - spread->seen;
-	spread->squares += had * had;
-	spread->crossed += had * weight;
-	spread->seen = raw;
+	struct sample_figures **const parts[] = { &row->base, &row->open, &row->mark };
+	for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (!*parts[i])
+			*parts[i] = calloc(1, sizeof(**parts[i]));
+		if (!*parts[i])
+			return err_set(err, -ENOMEM, "cannot keep samples");
+	}
+	return 0;
 }
 
-void samples_window(struct samples *s, double weight)
+static void end_window(const struct samples *s, struct sample_spread *spread, struct terms t,
+		       double draws, double weight)
 {
+	double had = (t.raw - t.mark) * s->times;
+	spread->seen += t.raw - t.mark;
+	spread->draws += draws;
+	spread->squares += had * had;
+	spread->crossed += had * weight;
+}
+
+#define STANDS_FOR(x) open->x += (raw->x - mark->x) * s->times
+
+static void end_row_window(const struct samples *s, struct sample_row *row, double weight)
+{
+	const struct sample_figures *raw = &row->raw, *mark = row->mark;
+	struct sample_figures *open = row->open;
+	end_window(s, &row->bytes_spread, bytes_of(row),
+		   drawn(raw->error_bytes, mark->error_bytes, s->times), weight);
+	end_window(s, &row->count_spread, count_of(row),
+		   drawn(raw->error_count, mark->error_count, s->times), weight);
+	STANDS_FOR(count);
+	STANDS_FOR(bytes);
+	STANDS_FOR(freed_count);
+	STANDS_FOR(freed_bytes);
+	STANDS_FOR(temporary_count);
+	for (unsigned i = 0; i < SAMPLES_SIZES; i++)
+		STANDS_FOR(size[i]);
+	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
+		STANDS_FOR(life[i]);
+	*row->mark = *raw;
+}
+
+int samples_window(struct samples *s, double weight, struct err *err)
+{
+	weight *= s->times;
 	for (size_t i = 0; i < s->row_count; i++) {
-		struct sample_row *row = &s->rows[i];
-		end_window(&row->bytes_spread, row->raw.bytes, weight);
-		end_window(&row->count_spread, row->raw.count, weight);
+		int rc = keep_parts(&s->rows[i], err);
+		if (rc < 0)
+			return rc;
+		end_row_window(s, &s->rows[i], weight);
 	}
 	s->windows++;
 	s->weights += weight;
 	s->weights_squares += weight * weight;
+	return 0;
 }
 
-static void end_epoch(const struct samples *s, struct sample_spread *spread, double raw,
-		      double mark, double base, double drew)
+static void end_epoch(const struct samples *s, struct sample_spread *spread, struct terms t,
+		      double since)
 {
-	spread->drawn += drew;
-	spread->between += differing(s, spread, raw - mark, base);
-	if (s->scale > 1)
-		spread->unsure += (raw - mark) * s->scale * s->scale_error;
-	spread->seen = raw;
-	spread->squares = spread->crossed = 0;
+	double k = s->scale;
+	spread->drawn += (spread->draws + since) * k * k;
+	spread->between += differing(s, spread, t);
+	spread->unsure += unsure(s, t);
+	spread->seen = spread->draws = spread->squares = spread->crossed = 0;
 }
 
 int samples_epoch(struct samples *s, struct err *err)
 {
 	for (size_t i = 0; i < s->row_count; i++) {
 		struct sample_row *row = &s->rows[i];
-		if (!row->base)
-			row->base = calloc(1, sizeof(*row->base));
-		if (!row->mark)
-			row->mark = calloc(1, sizeof(*row->mark));
-		if (!row->base || !row->mark)
-			return err_set(err, -ENOMEM, "cannot keep samples");
+		int rc = keep_parts(row, err);
+		if (rc < 0)
+			return rc;
 		samples_scale(s, row);
-		end_epoch(s, &row->bytes_spread, row->raw.bytes, row->mark->bytes, row->base->bytes,
-			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->scale));
-		end_epoch(s, &row->count_spread, row->raw.count, row->mark->count, row->base->count,
-			  drawn(row->raw.error_count, row->mark->error_count, s->scale));
+		end_epoch(s, &row->bytes_spread, bytes_of(row),
+			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->times));
+		end_epoch(s, &row->count_spread, count_of(row),
+			  drawn(row->raw.error_count, row->mark->error_count, s->times));
 		*row->base = row->now;
+		*row->open = none;
 		*row->mark = row->raw;
 	}
 	s->windows = s->weights = s->weights_squares = s->before = 0;
@@ -366,11 +438,8 @@ int samples_epoch(struct samples *s, struct err *err)
 void samples_unsure(const struct samples *s, const struct sample_row *row, double *bytes,
 		    double *count)
 {
-	double open = s->scale > 1 ? s->scale_error : 0;
-	*bytes = row->bytes_spread.unsure +
-		 open * (row->now.bytes - (row->base ? row->base->bytes : 0));
-	*count = row->count_spread.unsure +
-		 open * (row->now.count - (row->base ? row->base->count : 0));
+	*bytes = row->bytes_spread.unsure + unsure(s, bytes_of(row));
+	*count = row->count_spread.unsure + unsure(s, count_of(row));
 }
 
 int samples_are_least(const struct samples *s)

@@ -56,12 +56,11 @@ struct sample_past {
 };
 
 /**
- * struct sample_spread - what a figure's windows differ by. Of the epoch that is open: as the
- * kernel counts, of which @seen was there when the last window ended; what each window had,
- * squared, and times its weight.
+ * struct sample_spread - what a figure's windows differ by. Of the epoch that is open: what its
+ * windows saw, what their draws add, and what each stands for, squared, and times its weight.
  */
 struct sample_spread {
-	double seen, squares, crossed;
+	double seen, draws, squares, crossed;
 	/* variances of the epochs before: of the draws, and of their windows */
 	double drawn, between;
 	/* what may be wrong with all scales alike */
@@ -107,9 +106,13 @@ struct sample_row {
 	uint8_t hidden;
 	/* estimates */
 	struct sample_figures now;
-	/* as the kernel counts; base and mark: see samples_epoch() */
+	/* as the kernel counts */
 	struct sample_figures raw;
-	struct sample_figures *base, *mark;
+	/*
+	 * Of the epochs before; of this one's windows, each times what it stands for; and what was
+	 * there when the last window or epoch ended, as the kernel counts.
+	 */
+	struct sample_figures *base, *open, *mark;
 	struct sample_spread bytes_spread, count_spread;
 	struct sample_ages ages;
 	/* where samples.keep_blocks; as of the last reading */
@@ -184,8 +187,11 @@ struct samples {
 	/* what it costs */
 	double ns_per_hit, hits_per_second, cpu_fraction, budget, emulated_ns, stepped_ns;
 	uint64_t hits, kernel_bytes;
-	/* of this epoch: what is seen stands for so many times as much */
-	double scale;
+	/*
+	 * What a window sees stands for @times as much, for the time since the one before; @mean of
+	 * this epoch's. All that an epoch sees stands for @scale times as much again.
+	 */
+	double times, mean, scale;
 	/* relative; of many scales wrong alike */
 	double scale_error;
 	/* windows of this epoch: how many, their weights, the squares of these */
@@ -234,10 +240,10 @@ void samples_add_block(struct sample_row *row, const struct sample_block *block)
 /** samples_scale() - row->now from row->raw. */
 void samples_scale(const struct samples *samples, struct sample_row *row);
 /**
- * samples_window() - a window of this epoch ends that weighs @weight beside the others. Rows have
- * been read just now.
+ * samples_window() - a window of this epoch ends that weighs @weight beside the others of its
+ * length, and stands for samples->times as much as it saw. Rows have been read just now. -ENOMEM.
  */
-void samples_window(struct samples *samples, double weight);
+int samples_window(struct samples *samples, double weight, struct err *err);
 /**
  * samples_epoch() - from now on another scale: what was seen until here keeps its own. Rows have
  * been read just now. -ENOMEM.

@@ -65,6 +65,10 @@ struct sampler_governor {
 	double every;
 	/* the window that is open was begun to stay */
 	int stays;
+	/* what the processes did in it was taken */
+	int is_told;
+	/* of what they ran, for probes, when these were let stay */
+	double kept_share;
 	/* what the last window cost while its probes went in; and out, too */
 	double entry_ns, edge_ns;
 	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
@@ -74,10 +78,12 @@ struct sampler_governor {
 	struct sampler_pace pace;
 	/* of probes that stay in */
 	struct sampler_paced stay;
-	/* of this epoch's windows and the gaps before them */
-	double span_ns;
+	/* of this epoch's windows and the gaps before them; and of that, what they saw all of */
+	double span_ns, seen_ns;
 	/* of windows of late: sums, and what probes took of a CPU at most in one of them */
-	double late_on_ns, late_probes_ns, late_windows, late_most;
+	double late_on_ns, late_probes_ns, late_most;
+	/* the same of long: how many, and what their probes took */
+	double windows, windows_probes_ns;
 	/* that a window may be */
 	double longest_ns;
 	/* at the end, after sampler_governor_end() */

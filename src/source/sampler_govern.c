@@ -40,9 +40,12 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 #define TICK_MIN_NS 5e4
 #define SHARED_MAX 40  /* windows that share a scale */
 #define LATE 0.93      /* of the sums by which windows are planned, from one to the next */
+#define LATER 0.995    /* and of those by which the time between them is */
+#define CUT_MAX 4      /* times as long as it was a window stands to have been planned at most */
 #define DEARER_MIN 0.5 /* than elsewhere, as that clock tells */
 #define DEARER_MAX 6
 #define SHORTEST_NS 2e6 /* of windows in which the processes starve */
+#define HELD_UP 0.5     /* of what callers run, for probes; and of their time, behind others */
 
 static double purse_full(const struct sampler_governor *g)
 {
@@ -139,22 +142,42 @@ static double count_hits(struct sampler_governor *g, double *price_ns, struct er
 }
 
 /*
- * What is seen in this epoch stands for so many times as much: for the time since the last one, at
- * the pace that it has then.
+ * For how long the window that is open was to be, whatever it met; one that is cut shorter than
+ * that by far is met by a program that called little when it was planned.
+ */
+static double plan_of(const struct sampler_governor *g, uint64_t now_ns)
+{
+	if (now_ns <= g->since_ns)
+		return 0;
+	double on_ns = (double)(now_ns - g->since_ns);
+	double plan_ns = g->cut_ns > g->since_ns ? (double)(g->cut_ns - g->since_ns) : 0;
+	return fmax(on_ns, fmin(plan_ns, CUT_MAX * on_ns));
+}
+
+/*
+ * What a window sees stands for the time since the one before, as if it had been open for as long
+ * as it was to be. What all of this epoch's see stands for more by what they were cut short, each
+ * for its part of the time, and by the pace that they have then.
  */
 static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 {
 	struct samples *s = g->samples;
-	int open = g->on && g->had_gap;
-	double on_ns = g->epoch_on_ns + (open ? (double)(now_ns - g->since_ns) : 0);
-	double span_ns = g->span_ns + (open ? (double)(now_ns - g->epoch_ns) : 0);
-	s->scale = 1;
+	double plan_ns = g->on && g->had_gap ? plan_of(g, now_ns) : 0;
+	double open_ns = plan_ns > 0 ? (double)(now_ns - g->since_ns) : 0;
+	double since_ns = plan_ns > 0 ? (double)(now_ns - g->epoch_ns) : 0;
+	s->times = plan_ns > 0 ? since_ns / plan_ns : 1;
+	double on_ns = g->epoch_on_ns + open_ns, span_ns = g->span_ns + since_ns;
+	double seen_ns = g->seen_ns + open_ns * s->times;
+	s->scale = s->mean = 1;
 	s->scale_error = 0;
 	if (on_ns <= 0)
 		return;
 	struct sampler_paced paced = g->stays ? g->stay : sampler_paced(&g->pace);
 	s->scale_error = paced.error;
-	s->scale = span_ns / on_ns / paced.pace;
+	if (span_ns > 0 && seen_ns > 0) {
+		s->mean = seen_ns / on_ns;
+		s->scale = span_ns / seen_ns / paced.pace;
+	}
 	double past_ns = (double)(now_ns - g->began_ns) - span_ns;
 	s->before = past_ns > on_ns ? on_ns / past_ns : 0;
 	/* probes that stayed in held nobody up but at the last, when they had to go */
@@ -203,7 +226,8 @@ static int settle(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	if (!g->stays)
 		sampler_pace_begin(&g->pace);
 	g->samples->scale = 1;
-	g->epoch_on_ns = g->epoch_hits = g->span_ns = 0;
+	g->samples->times = g->samples->mean = 1;
+	g->epoch_on_ns = g->epoch_hits = g->span_ns = g->seen_ns = 0;
 	return rc;
 }
 
@@ -226,10 +250,13 @@ static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	if (rc < 0)
 		return rc;
 	const struct sampler_window *w = &g->window;
-	samples_window(g->samples, w->knows_callers && w->known_run_ns > 0 ? w->known_run_ns
-				   : w->called_run_ns > 0                  ? w->called_run_ns
-									   : w->run_ns);
-	g->span_ns += (double)(now_ns - g->epoch_ns);
+	double span_ns = (double)(now_ns - g->epoch_ns);
+	g->samples->times = w->plan_ns > 0 ? span_ns / w->plan_ns : 1;
+	rc = samples_window(g->samples, sampler_window_weight(w), err);
+	if (rc < 0)
+		return rc;
+	g->span_ns += span_ns;
+	g->seen_ns += w->on_ns * g->samples->times;
 	g->epoch_ns = now_ns;
 	return g->samples->windows >= SHARED_MAX ? settle(g, now_ns, err) : 0;
 }
@@ -266,15 +293,16 @@ static int set_quota(struct sampler_governor *g, struct err *err)
 	return sampler_quota(g->sampler, calls > 1 ? (uint64_t)calls : 1, err);
 }
 
-/* What probes took of a CPU while they were in, in windows of late; and a window of them. */
+/* What probes took of a CPU while they were in, in windows of late. */
 static double probes_rate(const struct sampler_governor *g)
 {
 	return g->late_on_ns > 0 ? g->dearer * g->late_probes_ns / g->late_on_ns : 0;
 }
 
+/* And a window of them, in all phases that there are. */
 static double window_price(const struct sampler_governor *g)
 {
-	return g->late_windows > 0 ? g->dearer * g->late_probes_ns / g->late_windows : 0;
+	return g->windows > 0 ? g->dearer * g->windows_probes_ns / g->windows : 0;
 }
 
 /* The clock's ticks may cost a share of what a window may. */
@@ -312,6 +340,7 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 {
 	double length = planned_ns(g);
 	g->window = (struct sampler_window){ 0 };
+	g->is_told = 0;
 	if (g->had_gap && now_ns > g->gap_ns) {
 		g->window.off_ns = (double)(now_ns - g->gap_ns);
 		g->window.off_run_ns = (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
@@ -356,6 +385,7 @@ static void note_window(struct sampler_governor *g, uint64_t now_ns)
 	double cpu = (double)g->cpu_ns(g->cpu_ctx), hits = g->hits - g->window_hits;
 	double length = now_ns > g->since_ns ? (double)(now_ns - g->since_ns) : 0;
 	g->window.on_ns = length;
+	g->window.plan_ns = plan_of(g, now_ns);
 	g->window.hits = hits;
 	g->window.price_ns = g->elsewhere_ns;
 	if (!g->window.sleeps_known)
@@ -376,6 +406,9 @@ static void note_window(struct sampler_governor *g, uint64_t now_ns)
 static void pace_window(struct sampler_governor *g)
 {
 	struct sampler_activity did;
+	if (g->is_told)
+		return;
+	g->is_told = 1;
 	if (g->window.sleeps_known && sampler_activity_take(g->sampler, &did) == 0) {
 		g->window.run_ns = did.run_ns;
 		g->window.callers = did.callers;
@@ -412,7 +445,8 @@ static void adapt_length(struct sampler_governor *g)
 	sampler_pace_add(&g->pace, &g->window);
 	g->late_on_ns = g->late_on_ns * LATE + g->window.on_ns;
 	g->late_probes_ns = g->late_probes_ns * LATE + g->window.hits * g->window.price_ns;
-	g->late_windows = g->late_windows * LATE + 1;
+	g->windows_probes_ns = g->windows_probes_ns * LATER + g->window.hits * g->window.price_ns;
+	g->windows = g->windows * LATER + 1;
 	double rate =
 		g->window.on_ns > 0 ? g->window.hits * g->window.price_ns / g->window.on_ns : 0;
 	g->late_most = rate > g->late_most * LATE ? rate : g->late_most * LATE;
@@ -464,7 +498,10 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	 * never seen
 	 */
 	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse_ns;
-	/* nor is what calls little looked at the more often because that costs less */
+	/*
+	 * nor is it looked at the more often while it calls little because that costs less: most
+	 * of what is seen of a program that works in phases would be the cheap ones
+	 */
 	if (lacks < window_price(g))
 		lacks = window_price(g);
 	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
@@ -520,6 +557,30 @@ static int keep_probes(struct sampler_governor *g, struct err *err)
 	return set_quota(g, err);
 }
 
+/* What probes took of the CPU time of the processes, of late in this window. */
+static double probes_share(const struct sampler_governor *g)
+{
+	double ran_ns = (double)g->cpu_ns(g->cpu_ctx) - g->window_cpu_ns;
+	double took_ns = (g->hits - g->window_hits) * g->price_ns;
+	return took_ns > 0 ? took_ns / fmax(ran_ns, took_ns) : 0;
+}
+
+/*
+ * Where others want the processors, what a process gets to run may all go into its probes: that
+ * costs little, and it would have called many times as often without. Probes that stay would never
+ * tell.
+ */
+static int are_held_up(struct sampler_governor *g)
+{
+	const struct sampler_window *w = &g->window;
+	if (probes_share(g) < HELD_UP)
+		return 0;
+	pace_window(g);
+	double called_ns =
+		w->callers * (double)(clock_ns(CLOCK_MONOTONIC) - g->since_ns) + w->ended_ns;
+	return !w->sleeps_known || w->pending_ns + w->waited_ns > HELD_UP * called_ns;
+}
+
 /* Probes are in, and a window's time is over or its calls are. */
 static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -544,11 +605,14 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		g->cut_ns = g->until_ns = now_ns + SURE_NS / 2;
 		return set_quota(g, err);
 	}
-	if (spent || (!is_cheap && !g->lasting)) {
+	/* they had more time for themselves when probes were let stay: a window tells */
+	int are_slow = g->lasting && probes_share(g) > fmax(HELD_UP, 2 * g->kept_share);
+	if (spent || are_slow || (!g->lasting && (!is_cheap || are_held_up(g)))) {
 		g->lasting = 0;
 		return end_window(g, err);
 	}
 	if (!g->lasting) { /* cheap enough to stay, by links that forked children do not pay for */
+		g->kept_share = probes_share(g);
 		g->lasting = 1;
 		if (sampler_keep(g->sampler) == 0)
 			return keep_probes(g, err);

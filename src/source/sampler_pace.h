@@ -32,6 +32,8 @@ struct sampler_slice {
  */
 struct sampler_window {
 	double on_ns, hits, price_ns;
+	/* for how long it was to be open */
+	double plan_ns;
 	/* CPU time of the processes in it, probes included */
 	double run_ns;
 	/* as struct sampler_activity */
@@ -62,6 +64,8 @@ struct sampler_pace {
 /** sampler_pace_begin() - new sums, which know of those before what a probe cost. */
 void sampler_pace_begin(struct sampler_pace *pace);
 void sampler_pace_add(struct sampler_pace *pace, const struct sampler_window *window);
+/** sampler_window_weight() - what calls in a window go with: how long the threads ran that call. */
+double sampler_window_weight(const struct sampler_window *window);
 
 /**
  * struct sampler_paced - what is seen in windows is to be divided by @pace; @error: of the

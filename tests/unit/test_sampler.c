@@ -488,6 +488,27 @@ static void one_that_calls_beside_others_that_compute_is_told_by_its_own_time(vo
 	assert_true(fabs(sampler_paced(&held).pace / p.pace - 1) < 0.05);
 }
 
+/* A window in which it did not get to run at all is one in which it made nothing, like those in which it did half. */
+static void one_that_others_keep_from_running_in_a_window_made_nothing_in_it(void **state)
+{
+	struct sampler_pace pace = { 0 };
+	(void)state;
+	sampler_pace_add(&pace, &one_of_eight);
+	double before = sampler_paced(&pace).pace;
+	struct sampler_window w = one_of_eight;
+	w.hits = w.called_run_ns = w.covered_ns = w.known_called_ns = w.known_run_ns = 0;
+	w.ticked_ns = w.own_ticks = w.probe_ticks = w.pending = w.pending_ns = w.callers = 0;
+	w.slice[9] = (struct sampler_slice){ 0 };
+	sampler_pace_add(&pace, &w);
+	struct sampler_paced p = sampler_paced(&pace);
+	print_message("pace %.3f, then %.3f +- %.3f\n", before, p.pace, p.error);
+	assert_true(fabs(p.pace / before - 0.5) < 0.05);
+	assert_true(sampler_window_weight(&one_of_eight) == 125e6);
+	assert_true(sampler_window_weight(&w) == 0);
+	w.knows_callers = 0;
+	assert_true(sampler_window_weight(&w) == w.run_ns);
+}
+
 static void callers_that_nobody_has_a_clock_for_are_not_taken_to_have_no_probes(void **state)
 {
 	struct sampler_pace pace = { 0 };
@@ -556,7 +577,7 @@ static void what_was_not_seen_to_its_end_goes_on_as_before(void **state)
 	row->raw.count = 10;
 	row->raw.bytes = 1000;
 	samples_scale(s, row);
-	samples_window(s, 1);
+	assert_int_equal(samples_window(s, 1, &err), 0);
 	assert_int_equal(samples_epoch(s, &err), 0);
 	s->scale = 1;
 	samples_go_on(s, 2e9, 1e9);
@@ -568,7 +589,7 @@ static void what_was_not_seen_to_its_end_goes_on_as_before(void **state)
 	s->scale_error = 9;
 	row->raw.count = 20;
 	samples_scale(s, row);
-	samples_window(s, 1);
+	assert_int_equal(samples_window(s, 1, &err), 0);
 	assert_int_equal(samples_epoch(s, &err), 0);
 	s->scale = 1;
 	s->scale_error = 0;
@@ -591,7 +612,7 @@ static void a_window_that_saw_none_does_not_say_that_there_were_none(void **stat
 	assert_int_equal(samples_epoch(s, &err), 0);
 	s->scale = 30; /* 100 ms of 3 s, after 100 ms that were seen */
 	s->before = 1;
-	samples_window(s, 1);
+	assert_int_equal(samples_window(s, 1, &err), 0);
 	samples_scale(s, row);
 	assert_true(fabs(row->now.count - 50) < 1e-6);
 	assert_true(fabs(row->now.error_count - 50 * 29) < 1);
@@ -601,12 +622,75 @@ static void a_window_that_saw_none_does_not_say_that_there_were_none(void **stat
 	s->scale = 2;
 	for (int i = 1; i <= 40; i++) {
 		row->raw.count = 50 + 10 * i;
-		samples_window(s, 1);
+		assert_int_equal(samples_window(s, 1, &err), 0);
 	}
 	samples_scale(s, row);
 	double error = row->now.error_count;
 	assert_true(fabs(row->now.count - 850) < 1e-6 && fabs(error - 50 * 29) < 1);
 	samples_free(s);
+}
+
+/* Windows of one length, of which those that see calls come seldom: each is for its own time. */
+static void windows_stand_for_the_time_since_the_one_before(void **state)
+{
+	struct err err = { 0 };
+	(void)state;
+	struct samples *s = samples_new(&err);
+	struct sample_row *row = row_of(s);
+	for (int i = 0; i < 40; i++) {
+		s->times = i % 5 ? 25 : 100; /* half of the time each */
+		row->raw.count += i % 5 ? 0 : 10;
+		row->raw.freed_count += i % 5 ? 0 : 5;
+		assert_int_equal(samples_window(s, 1, &err), 0);
+	}
+	s->mean = 40;
+	s->scale = 2; /* what they saw was held up by their probes */
+	s->times = 1;
+	samples_scale(s, row);
+	double error = row->now.error_count;
+	assert_true(fabs(row->now.count - 2 * 8 * 10 * 100) < 1e-6);
+	assert_true(error > 0.15 * row->now.count && error < 0.3 * row->now.count);
+	assert_int_equal(samples_epoch(s, &err), 0);
+	s->scale = s->mean = 1;
+	samples_scale(s, row);
+	assert_true(fabs(row->now.count - 16000) < 1e-6 &&
+		    fabs(row->now.freed_count - 8000) < 1e-6);
+	assert_true(fabs(row->now.error_count - error) < 1e-6);
+	samples_free(s);
+}
+
+/* A loop of malloc and free: what it does itself takes several times as long behind a probe, on one machine four and on another seven. */
+static void a_loop_that_does_little_else_is_told_with_an_error_that_holds_it(void **state)
+{
+	(void)state;
+	const struct {
+		double call_ns, behind_ns, probe_ns;
+	} of[] = { { 24, 63, 1850 }, { 22, 93, 1500 }, { 22, 150, 2000 } };
+	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		double hits = 20000, run_ns = hits * (of[i].probe_ns + of[i].behind_ns),
+		       ticks = 1000;
+		struct sampler_pace pace = { 0 };
+		struct sampler_window w = { .on_ns = run_ns,
+					    .hits = hits,
+					    .price_ns = of[i].probe_ns,
+					    .run_ns = run_ns,
+					    .callers = 1,
+					    .sleeps_known = 1,
+					    .pending = 1,
+					    .pending_ns = run_ns,
+					    .called_run_ns = run_ns,
+					    .covered_ns = run_ns,
+					    .ticked_ns = run_ns,
+					    .off_ns = 1e9,
+					    .off_run_ns = 1e9 };
+		w.own_ticks = ticks * of[i].behind_ns * hits / run_ns;
+		w.probe_ticks = ticks - w.own_ticks;
+		sampler_pace_add(&pace, &w);
+		struct sampler_paced p = sampler_paced(&pace);
+		double truth = run_ns / of[i].call_ns, told = hits / p.pace;
+		print_message("true %.0f, told %.0f +- %.0f\n", truth, told, told * p.error);
+		assert_true(fabs(told - truth) < 2.3 * told * p.error && p.error < 0.7);
+	}
 }
 
 static void probes_that_stayed_held_up_no_more_than_they_took(void **state)
@@ -650,12 +734,15 @@ int main(void)
 		cmocka_unit_test(
 			calls_now_and_then_are_told_with_an_error_that_holds_both_readings),
 		cmocka_unit_test(one_that_calls_beside_others_that_compute_is_told_by_its_own_time),
+		cmocka_unit_test(one_that_others_keep_from_running_in_a_window_made_nothing_in_it),
 		cmocka_unit_test(
 			callers_that_nobody_has_a_clock_for_are_not_taken_to_have_no_probes),
 		cmocka_unit_test(the_threads_that_ran_most_are_kept_of_however_many),
 		cmocka_unit_test(a_process_that_makes_no_calls_is_at_its_pace),
 		cmocka_unit_test(what_was_not_seen_to_its_end_goes_on_as_before),
 		cmocka_unit_test(a_window_that_saw_none_does_not_say_that_there_were_none),
+		cmocka_unit_test(windows_stand_for_the_time_since_the_one_before),
+		cmocka_unit_test(a_loop_that_does_little_else_is_told_with_an_error_that_holds_it),
 		cmocka_unit_test(probes_that_stayed_held_up_no_more_than_they_took),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
