@@ -552,6 +552,7 @@ static int keep_probes(struct sampler_governor *g, struct err *err)
 	if (rc < 0)
 		return rc;
 	g->stays = 1;
+	g->is_told = 0;
 	g->stay = (struct sampler_paced){ .pace = 1 };
 	g->until_ns = now_ns + GLANCE_NS;
 	return set_quota(g, err);

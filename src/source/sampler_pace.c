@@ -19,6 +19,7 @@
 #define UNCOVERED 0.5     /* of what those without a clock take, if they are like the others */
 #define SAME 0.5          /* of the callers' time: they are known between windows */
 #define KNOWN 0.7         /* what work tells is believed by itself */
+#define QUOTIENT_MAX 0.9  /* of a figure is unsure of it at most, as far as its quotient goes */
 #define FIRM 0.1          /* of all that is held up, beyond what is measured, where sleep tells */
 
 /*
@@ -45,8 +46,7 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 	double called_ns = fmin(w->called_run_ns * beside, run_ns);
 	double most_ns = (called_ns > 0 ? called_ns : run_ns) - w->hits * CALL_NS;
 	double probes_ns = w->hits * w->price_ns;
-	/* where none of them got to run, too, for others wanted the processors */
-	int is_known = w->knows_callers && (w->known_run_ns > 0 || w->hits <= 0) && w->off_ns > 0;
+	int is_known = are_known(w) && w->off_ns > 0;
 	double ticks_ns = (w->own_ticks + w->probe_ticks) * w->tick_ns;
 	double ticked = fmax(w->ticked_ns - ticks_ns, w->ticked_ns / 2);
 	if (w->sleeps_known && probes_ns > most_ns)
@@ -190,12 +190,22 @@ static double own_of(double run_ns, double hits, double probes_ns, double *slowe
 	return work_ns;
 }
 
-/* What some threads got done in windows, of what they would have; *@error: of that, in parts. */
+/* A part of a figure that is unsure, as a part of its quotient: the far side is the longer one. */
+static double of_quotient(double part)
+{
+	return part < QUOTIENT_MAX ? part / (1 - part) : QUOTIENT_MAX / (1 - QUOTIENT_MAX);
+}
+
+/*
+ * What some threads got done in windows, of what they would have; *@error: of that, in parts. Calls
+ * go with the quotient, in which what the clock tells and how much slower they were are apart.
+ */
 static double work_of(const struct told *t, double unsure_ns, double *error)
 {
 	double slower, work_ns = own_of(t->run_ns, t->hits, t->took_ns, &slower);
-	double unsure = unsure_ns * work_ns / fmax(t->run_ns - t->took_ns, t->hits * CALL_NS);
-	*error = sqrt(unsure * unsure + slower * slower) / t->whole_ns;
+	double unsure = unsure_ns / fmax(t->run_ns - t->took_ns, t->hits * CALL_NS);
+	double both = hypot(of_quotient(unsure), work_ns > 0 ? of_quotient(slower / work_ns) : 0);
+	*error = work_ns * both / (1 + both) / t->whole_ns;
 	return work_ns / t->whole_ns;
 }
 
