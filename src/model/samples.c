@@ -15,7 +15,7 @@ struct samples *samples_new(struct err *err)
 		err_set(err, -ENOMEM, "cannot keep samples");
 		return NULL;
 	}
-	s->duty = s->times = s->mean = s->scale = 1;
+	s->duty = s->times = s->mean = s->scale = s->by_work = 1;
 	return s;
 }
 
@@ -246,22 +246,35 @@ static double drawn(double raw, double mark, double times)
 }
 
 /*
- * What the windows of this epoch differ by, as a variance of its sum: by how much each is off what
- * its weight would have it, of few by as much more as Student's distribution is wider. One alone
- * says nothing of what it stands for beside it: that may be nothing, or as much again as it saw,
- * or as came in as long a time before. Several say no less than one.
+ * By how much windows are off what their weights would have them, squared. What is told goes with
+ * their work, or with their time: one in which the processes did not get to run is off by nothing
+ * in the former case, and by all that it would have had in the latter.
+ */
+static double off(const struct samples *s, const struct sample_spread *spread, double had)
+{
+	double by_work = s->work > 0 ? s->by_work : 0, by_time = 1 - by_work;
+	double work = by_work > 0 ? by_work / s->work : 0, time = by_time / s->time;
+	double crossed = work * spread->crossed_work + time * spread->crossed_time;
+	double weights = work * work * s->work_squares + 2 * work * time * s->work_times +
+			 time * time * s->time_squares;
+	return spread->squares - 2 * had * crossed + had * had * weights;
+}
+
+/*
+ * What the windows of this epoch differ by, as a variance of its sum; of few by as much more as
+ * Student's distribution is wider. One alone says nothing of what it stands for beside it: that may
+ * be nothing, or as much again as it saw, or as came in as long a time before. Several say no less
+ * than one.
  */
 static double differing(const struct samples *s, const struct sample_spread *spread, struct terms t)
 {
 	double n = s->windows, k = s->scale, all = s->mean * k;
 	double seen = fmax(spread->seen + t.raw - t.mark, t.base * s->before);
 	double alone = all > 1 ? seen * seen * (all - 1) * (all - 1) : 0;
-	if (n <= 1 || s->weights <= 0)
+	if (n <= 1 || s->time <= 0)
 		return alone;
-	double mean = (t.open + (t.raw - t.mark) * s->times) / s->weights;
+	double squares = off(s, spread, t.open + (t.raw - t.mark) * s->times);
 	double wider = 1 + 5.5 / ((n - 1) * (n - 1));
-	double squares =
-		spread->squares - 2 * mean * spread->crossed + mean * mean * s->weights_squares;
 	double between = squares > 0 ? n / (n - 1) * squares * k * k * wider * wider : 0;
 	return between < alone ? between : alone;
 }
@@ -359,25 +372,27 @@ static int keep_parts(struct sample_row *row, struct err *err)
 }
 
 static void end_window(const struct samples *s, struct sample_spread *spread, struct terms t,
-		       double draws, double weight)
+		       double draws, double work, double time)
 {
 	double had = (t.raw - t.mark) * s->times;
 	spread->seen += t.raw - t.mark;
 	spread->draws += draws;
 	spread->squares += had * had;
-	spread->crossed += had * weight;
+	spread->crossed_work += had * work;
+	spread->crossed_time += had * time;
 }
 
 #define STANDS_FOR(x) open->x += (raw->x - mark->x) * s->times
 
-static void end_row_window(const struct samples *s, struct sample_row *row, double weight)
+static void end_row_window(const struct samples *s, struct sample_row *row, double work,
+			   double time)
 {
 	const struct sample_figures *raw = &row->raw, *mark = row->mark;
 	struct sample_figures *open = row->open;
 	end_window(s, &row->bytes_spread, bytes_of(row),
-		   drawn(raw->error_bytes, mark->error_bytes, s->times), weight);
+		   drawn(raw->error_bytes, mark->error_bytes, s->times), work, time);
 	end_window(s, &row->count_spread, count_of(row),
-		   drawn(raw->error_count, mark->error_count, s->times), weight);
+		   drawn(raw->error_count, mark->error_count, s->times), work, time);
 	STANDS_FOR(count);
 	STANDS_FOR(bytes);
 	STANDS_FOR(freed_count);
@@ -390,18 +405,22 @@ static void end_row_window(const struct samples *s, struct sample_row *row, doub
 	*row->mark = *raw;
 }
 
-int samples_window(struct samples *s, double weight, struct err *err)
+int samples_window(struct samples *s, double work, double time, struct err *err)
 {
-	weight *= s->times;
+	work *= s->times;
+	time *= s->times;
 	for (size_t i = 0; i < s->row_count; i++) {
 		int rc = keep_parts(&s->rows[i], err);
 		if (rc < 0)
 			return rc;
-		end_row_window(s, &s->rows[i], weight);
+		end_row_window(s, &s->rows[i], work, time);
 	}
 	s->windows++;
-	s->weights += weight;
-	s->weights_squares += weight * weight;
+	s->work += work;
+	s->time += time;
+	s->work_squares += work * work;
+	s->time_squares += time * time;
+	s->work_times += work * time;
 	return 0;
 }
 
@@ -412,7 +431,8 @@ static void end_epoch(const struct samples *s, struct sample_spread *spread, str
 	spread->drawn += (spread->draws + since) * k * k;
 	spread->between += differing(s, spread, t);
 	spread->unsure += unsure(s, t);
-	spread->seen = spread->draws = spread->squares = spread->crossed = 0;
+	spread->seen = spread->draws = spread->squares = 0;
+	spread->crossed_work = spread->crossed_time = 0;
 }
 
 int samples_epoch(struct samples *s, struct err *err)
@@ -431,7 +451,8 @@ int samples_epoch(struct samples *s, struct err *err)
 		*row->open = none;
 		*row->mark = row->raw;
 	}
-	s->windows = s->weights = s->weights_squares = s->before = 0;
+	s->windows = s->work = s->time = s->before = 0;
+	s->work_squares = s->time_squares = s->work_times = 0;
 	return 0;
 }
 

@@ -57,10 +57,11 @@ struct sample_past {
 
 /**
  * struct sample_spread - what a figure's windows differ by. Of the epoch that is open: what its
- * windows saw, what their draws add, and what each stands for, squared, and times its weight.
+ * windows saw, what their draws add, and what each stands for, squared, and times its weights by
+ * work and by time.
  */
 struct sample_spread {
-	double seen, draws, squares, crossed;
+	double seen, draws, squares, crossed_work, crossed_time;
 	/* variances of the epochs before: of the draws, and of their windows */
 	double drawn, between;
 	/* what may be wrong with all scales alike */
@@ -194,8 +195,10 @@ struct samples {
 	double times, mean, scale;
 	/* relative; of many scales wrong alike */
 	double scale_error;
-	/* windows of this epoch: how many, their weights, the squares of these */
-	double windows, weights, weights_squares;
+	/* windows of this epoch: how many, their weights, the squares and products of these */
+	double windows, work, time, work_squares, time_squares, work_times;
+	/* how far what is told goes with the work that windows saw; as for the rest, with time */
+	double by_work;
 	/* for how long they were open, of the time before them */
 	double before;
 	/* share of the time in which allocations are seen; 1 = always */
@@ -240,10 +243,11 @@ void samples_add_block(struct sample_row *row, const struct sample_block *block)
 /** samples_scale() - row->now from row->raw. */
 void samples_scale(const struct samples *samples, struct sample_row *row);
 /**
- * samples_window() - a window of this epoch ends that weighs @weight beside the others of its
- * length, and stands for samples->times as much as it saw. Rows have been read just now. -ENOMEM.
+ * samples_window() - a window of this epoch ends that weighs @work beside the others where calls
+ * go with work, and @time where they go with that; and stands for samples->times as much as it saw.
+ * Rows have been read just now. -ENOMEM.
  */
-int samples_window(struct samples *samples, double weight, struct err *err);
+int samples_window(struct samples *samples, double work, double time, struct err *err);
 /**
  * samples_epoch() - from now on another scale: what was seen until here keeps its own. Rows have
  * been read just now. -ENOMEM.

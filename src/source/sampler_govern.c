@@ -174,6 +174,7 @@ static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 		return;
 	struct sampler_paced paced = g->stays ? g->stay : sampler_paced(&g->pace);
 	s->scale_error = paced.error;
+	s->by_work = paced.by_work;
 	if (span_ns > 0 && seen_ns > 0) {
 		s->mean = seen_ns / on_ns;
 		s->scale = span_ns / seen_ns / paced.pace;
@@ -242,7 +243,8 @@ static int end_epoch(struct sampler_governor *g, uint64_t now_ns, struct err *er
 
 /*
  * A window ends that stands for the gap before it. Many share a scale: what each tells of the
- * processes' pace is little. They weigh by how long the threads ran that call.
+ * processes' pace is little. They weigh by how long they were, and how long the threads ran that
+ * call.
  */
 static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -252,7 +254,7 @@ static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	const struct sampler_window *w = &g->window;
 	double span_ns = (double)(now_ns - g->epoch_ns);
 	g->samples->times = w->plan_ns > 0 ? span_ns / w->plan_ns : 1;
-	rc = samples_window(g->samples, sampler_window_weight(w), err);
+	rc = samples_window(g->samples, sampler_window_weight(w), w->on_ns, err);
 	if (rc < 0)
 		return rc;
 	g->span_ns += span_ns;

@@ -294,7 +294,8 @@ static double by_clock(const struct sampler_pace *p, const struct told *t)
 
 static struct sampler_paced by_work(const struct sampler_pace *p, const struct told *t)
 {
-	struct sampler_paced to = { .pace = clamp(t->work, fmin(t->fastest, 1), 1) };
+	struct sampler_paced to = { .pace = clamp(t->work, fmin(t->fastest, 1), 1),
+				    .by_work = t->work < 1 };
 	if (t->error < KNOWN * t->work) { /* of the quotient, whose far side is the longer one */
 		to.error = t->error / (t->work - t->error);
 		return to;
@@ -304,6 +305,7 @@ static struct sampler_paced by_work(const struct sampler_pace *p, const struct t
 	 * answer in its time
 	 */
 	to.pace = clamp(t->work + 2 * t->error, PACE_MIN, 1);
+	to.by_work = to.pace < 1;
 	to.error = to.pace > t->fastest ? to.pace / t->fastest - 1 : 0;
 	to.is_starved = p->run_ns < 0.6 * p->on_ns * ceil(t->use);
 	return to;
@@ -327,7 +329,9 @@ static struct sampler_paced by_sleep(const struct sampler_pace *p, const struct 
 	double variance = spread * spread + t->undone * t->undone;
 	double weight = variance / (variance + t->error * t->error);
 	if (variance > 0) {
-		to.pace = clamp(open + weight * (t->work - open), chain, 1);
+		double between = open + weight * (t->work - open);
+		to.pace = clamp(between, chain, 1);
+		to.by_work = to.pace == between ? fmin(weight * t->work / between, 1) : 0;
 		to.error = sqrt(variance * (1 - weight * weight)) / to.pace;
 	}
 	return to;

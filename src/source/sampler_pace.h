@@ -64,7 +64,10 @@ struct sampler_pace {
 /** sampler_pace_begin() - new sums, which know of those before what a probe cost. */
 void sampler_pace_begin(struct sampler_pace *pace);
 void sampler_pace_add(struct sampler_pace *pace, const struct sampler_window *window);
-/** sampler_window_weight() - what calls in a window go with: how long the threads ran that call. */
+/**
+ * sampler_window_weight() - what calls in a window go with, as far as work tells them: how long the
+ * threads ran that call.
+ */
 double sampler_window_weight(const struct sampler_window *window);
 
 /**
@@ -73,6 +76,11 @@ double sampler_window_weight(const struct sampler_window *window);
  */
 struct sampler_paced {
 	double pace, error;
+	/*
+	 * How far @pace goes with the work in windows: 1 as that does, so that a window without any
+	 * is none; 0 not at all, as sleep tells it, and such a window is one without calls.
+	 */
+	double by_work;
 	/* how many times as much as elsewhere a probe costs there */
 	double dearer;
 	/* it was never done while a window was open, and not for want of processors of its own */
