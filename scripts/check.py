@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./dev check`: build with both compilers and the sanitizers, run every suite, add up the single cases.
 
+First what the live tests run is built; beside them, on the processor time that they leave, the rest: see Beside.
+
 A build counts as one case, a TAP line and a pytest function as one each. A test program that dies before it has printed its
 plan counts as one failed case, however many it would have run. The last line is `N passed, N failed, N skipped`.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +42,11 @@ class Tally:
         print(f"FAILED: {what}")
         if detail:
             print("\n".join("    " + line for line in detail.strip().splitlines()[-40:]))
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failures += other.failures
+        self.skips += other.skips
 
     def skip(self, what, why):
         # Root on a kernel with type information can do all that the BPF parts need: there a skip would hide a fault.
@@ -194,10 +203,11 @@ def read_live(tally, xml):
     return bad_cases
 
 
-def live_tests(tally, everything, select):
+def live_tests(tally, everything, select, beside):
     """
     The live suite: two files at a time, as most of them wait for something most of the time, and then what measures and is marked
-    `alone`, with nothing of ours beside it. What fails is run twice more, alone: whether it passes then is told beside it, and it has failed.
+    `alone`, with nothing of ours beside it: @beside has ended by then. What fails is run twice more, alone: whether it
+    passes then is told beside it, and it has failed.
     """
     start = time.time()
     xml = os.path.join(BUILD, "live.xml")
@@ -205,6 +215,8 @@ def live_tests(tally, everything, select):
     before, passed, ran, bad_cases = len(tally.failures), tally.passed, 0, []
     side_by_side = ["-n", str(min(2, os.cpu_count() or 1)), "--dist", "loadfile"]  # a file's tests stay together
     for number, (mark, how) in enumerate([("not alone", side_by_side), ("alone", [])]):
+        if mark == "alone":
+            beside.wait()
         marks = mark if everything else f"{mark} and not large and not guest"
         done = run_live(xml, f"{temporary}/t{number}", "tests/live", *how, "-m", marks, *(["-k", select] if select else []))
         if done.returncode == 5 and os.path.exists(xml):  # none is selected
@@ -250,6 +262,78 @@ def tidy(tally):
         tally.fail("clang-tidy", done.stdout)
 
 
+class Beside:
+    """What runs beside the live tests, which wait for half of their time, on what they leave of it: a process of its own."""
+
+    def __init__(self, function):
+        self.ours, theirs = multiprocessing.Pipe(duplex=False)
+        self.process = multiprocessing.Process(target=self.run, args=(function, theirs), daemon=False)
+        self.process.start()
+        theirs.close()
+        self.tally = None
+
+    @staticmethod
+    def run(function, result):
+        os.setsid()
+        os.nice(10)
+        try:  # where the kernel shares the processors between sessions first, nice or not (autogroups)
+            with open("/proc/self/autogroup", "w", encoding="utf-8") as f:
+                f.write("10")
+        except OSError:
+            pass
+        tally = Tally()
+        function(tally)
+        result.send(tally)
+
+    def wait(self):
+        """Its outcome; a process that died of something says so as a failure."""
+        if not self.tally:
+            try:
+                self.tally = self.ours.recv()
+            except EOFError:
+                self.tally = Tally()
+                self.tally.fail("the second compiler and the sanitizers: ended before they were through")
+            self.process.join()
+        return self.tally
+
+    def end(self):
+        if self.process.is_alive():
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.join()
+
+
+def needed_live():
+    """What the live tests run: all but the unit tests and fuzz targets, which are two thirds of the build."""
+    told = subprocess.run(["meson", "introspect", BUILD, "--targets"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    apart = tuple(os.path.join(ROOT, "tests", folder, "") for folder in ("unit", "golden", "fuzz"))
+    return [os.path.relpath(name, BUILD) for target in json.loads(told) if target["build_by_default"]
+            and not target["defined_in"].startswith(apart) for name in target["filename"]]
+
+
+def suites(tally):
+    """The suites that need no process to look at."""
+    if compile_in(tally, "build of the unit tests and fuzz targets with gcc", BUILD):
+        meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"], None, 4)
+
+
+def suites_and_other_builds(tally):
+    """The same, the second compiler, and the sanitizers with their suites."""
+    suites(tally)
+    compile_in(tally, "build with clang, warnings are errors", os.path.join(BUILD, "clang"),
+               ["-Dlive=false", "-Dpage=false", "-Doptimization=0", "-Ddebug=false"], {"CC": "clang", "CXX": "clang++"})
+    folder = os.path.join(BUILD, "asan")
+    if compile_in(tally, "build with address and undefined-behaviour sanitizers", folder,
+                  ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1", "-Dc_args=-g1"]):
+        meson_tests(tally, "sanitizers", folder, ["unit", "golden", "corpus"],
+                    {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=0"}, 4)
+    folder = os.path.join(BUILD, "tsan")
+    # -Wno-tsan: it does not know the fences of src/unwind, which no test here runs in two threads
+    if compile_in(tally, "build with the thread sanitizer", folder, ["-Db_sanitize=thread", "-Db_lundef=false", "-Dlive=false",
+                  "-Dpage=false", "-Doptimization=1", "-Dc_args=-Wno-tsan"],
+                  targets=[f"tests/unit/unit_{name}" for name in THREADED]):
+        thread_tests(tally, folder)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./dev check", description="build and run every test")
     parser.add_argument("--all", action="store_true", help="also large programs, other kernels, a minute of fuzzing a target")
@@ -259,24 +343,17 @@ def main():
     tally, start = Tally(), time.time()
     os.makedirs(BUILD, exist_ok=True)
 
-    if compile_in(tally, "build with gcc, warnings are errors", BUILD):
-        meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"])
-    if not opt.quick:
-        compile_in(tally, "build with clang, warnings are errors", os.path.join(BUILD, "clang"),
-                   ["-Dlive=false", "-Dpage=false", "-Doptimization=0", "-Ddebug=false"], {"CC": "clang", "CXX": "clang++"})
-        folder = os.path.join(BUILD, "asan")
-        if compile_in(tally, "build with address and undefined-behaviour sanitizers", folder,
-                      ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1", "-Dc_args=-g1"]):
-            meson_tests(tally, "sanitizers", folder, ["unit", "golden", "corpus"],
-                        {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=0"}, 4)
-        folder = os.path.join(BUILD, "tsan")
-        # -Wno-tsan: it does not know the fences of src/unwind, which no test here runs in two threads
-        if compile_in(tally, "build with the thread sanitizer", folder, ["-Db_sanitize=thread", "-Db_lundef=false", "-Dlive=false",
-                      "-Dpage=false", "-Doptimization=1", "-Dc_args=-Wno-tsan"],
-                      targets=[f"tests/unit/unit_{name}" for name in THREADED]):
-            thread_tests(tally, folder)
-    if os.path.exists(os.path.join(BUILD, "byteledger")):
-        live_tests(tally, opt.all, opt.k)
+    if not (error := configure(BUILD, [], {})):
+        compile_in(tally, "build with gcc, warnings are errors", BUILD, targets=needed_live())
+    else:
+        tally.fail("configure", error)
+    beside = Beside(suites if opt.quick else suites_and_other_builds)
+    try:
+        if os.path.exists(os.path.join(BUILD, "byteledger")):
+            live_tests(tally, opt.all, opt.k, beside)
+        tally.add(beside.wait())
+    finally:
+        beside.end()
     if opt.all:
         fuzz(tally, 60)
         tidy(tally)
