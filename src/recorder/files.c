@@ -142,6 +142,9 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 			prof_set_culled(rec->sums, left_out.allocations, left_out.bytes,
 					left_out.peak_event);
 	}
+	/* that it ended stands behind the last events: who is cut before them must not say so */
+	if (rc == 0 && !rec->failed)
+		rc = trace_writer_flush(rec->writer, err);
 	if (rc == 0)
 		rc = rec->tee.sink.define(&rec->tee.sink, process, err);
 	if (rec->settings.store_symbols)

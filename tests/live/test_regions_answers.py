@@ -297,7 +297,7 @@ sys.stdin.read()
         assert seen["unmapped_file_bytes"] == 30 << 20 and seen["unmapped_files"] == 1
         assert seen["unmapped_file_largest"] == "/memfd:invisible"
         assert seen["mappings_max"] == int(open("/proc/sys/vm/max_map_count", encoding="ascii").read())
-        text = run(byteledger, "-p", program.pid).stdout.decode()
+        text = " ".join(run(byteledger, "-p", program.pid).stdout.decode().split())
         assert "30.0 MiB in 1 open file without a name that is not mapped: /memfd:invisible" in text
 
 
