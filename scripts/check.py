@@ -266,8 +266,9 @@ class Beside:
     """What runs beside the live tests, which wait for half of their time, on what they leave of it: a process of its own."""
 
     def __init__(self, function):
-        self.ours, theirs = multiprocessing.Pipe(duplex=False)
-        self.process = multiprocessing.Process(target=self.run, args=(function, theirs), daemon=False)
+        fork = multiprocessing.get_context("fork")
+        self.ours, theirs = fork.Pipe(duplex=False)
+        self.process = fork.Process(target=self.run, args=(function, theirs))
         self.process.start()
         theirs.close()
         self.tally = None
