@@ -214,13 +214,21 @@ static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struc
 #define COUNTERS_NEAR 4096u
 #define COUNTER_AHEAD 8
 
-/** expect_counter() - that of the event COUNTER_AHEAD places behind @ev will soon be wanted. */
-static inline __attribute__((always_inline)) void expect_counter(const struct prof *p,
-								 const struct event *ev)
+/**
+ * expect_counter() - that of the event COUNTER_AHEAD places behind @ev will soon be wanted, and of
+ * the one as far behind it where it stands. @threads: who allocated the block, too.
+ */
+static inline __attribute__((always_inline)) void
+expect_counter(const struct prof *p, const struct event *ev, size_t left, const bool threads)
 {
-	uint32_t stack = ev[COUNTER_AHEAD].stack.v;
+	const struct event *ahead = ev + COUNTER_AHEAD;
+	uint32_t stack = ahead->stack.v, block = ahead->block.v;
 	uint32_t slot = stack < p->slot_count ? p->slot_of[stack] : 0;
 	__builtin_prefetch(prof_counter_at(p, slot), 1);
+	if (threads && chunked_has(&p->owner, block))
+		__builtin_prefetch(chunked_at(&p->owner, block), 1);
+	if (left > 2 * COUNTER_AHEAD && ahead[COUNTER_AHEAD].stack.v < p->slot_count)
+		__builtin_prefetch(&p->slot_of[ahead[COUNTER_AHEAD].stack.v]);
 }
 
 /**
@@ -243,7 +251,7 @@ put_blocks(struct prof *p, const struct event *events, size_t count, const bool 
 	for (i = 0; i < count; i++) {
 		const struct event *ev = &events[i];
 		if (spread && count - i > COUNTER_AHEAD)
-			expect_counter(p, ev);
+			expect_counter(p, ev, count - i, threads);
 		if ((uint8_t)(ev->kind - EVENT_ALLOC) > 1 || ev->time_ns >= bucket_end)
 			break;
 		uint64_t is_free = ev->kind - (uint64_t)EVENT_ALLOC;

@@ -68,7 +68,7 @@ void heap_books_fini(struct heap_books *books);
  * The two places of @addr: what was freed last stands in the first, and what stood there in the
  * second.
  */
-static inline struct heap_recent *heap_recent_pair(struct heap_books *books, uint64_t addr)
+static inline struct heap_recent *heap_recent_pair(const struct heap_books *books, uint64_t addr)
 {
 	/* threads have arenas of 64 MiB, which they use in the same way: each bit has its say */
 	return &books->recent[((addr >> 4) * 0x9e3779b97f4a7c15ULL >> 40) % (HEAP_RECENT / 2) * 2];

@@ -549,7 +549,7 @@ static __attribute__((noinline)) void fetch_far(const struct live *live, struct 
 }
 
 /*
- * Look at the next record, without a branch: whether its block is near is as good as random.
+ * Look at the next record, without a branch on it: whether its block is near is as good as random.
  * Return: whether a group is complete.
  */
 static inline __attribute__((always_inline)) bool
@@ -558,6 +558,8 @@ look_next(const struct source_heap *heap, struct heap_ring *ring, struct heap_lo
 	const uint64_t w0 = heap_word_at(ring, look->pos), addr = w0 >> 8;
 	ring->far[look->found % HEAP_FAR] = addr;
 	look->found += !live_is_near(&heap->books.live, addr);
+	if (heap->merge.active_count > 1)
+		__builtin_prefetch(heap_recent_pair(&heap->books, addr), 1);
 	look->pos += heap_record_bytes[w0 & 0xff];
 	return ++look->looked % HEAP_LOOK_GROUP == 0;
 }
