@@ -20,6 +20,7 @@
 #include "preload/frames.h"
 #include "preload/libc.h"
 #include "preload/log.h"
+#include "preload/options.h"
 #include "preload/patched.h"
 #include "preload/rowless.h"
 #include "preload/thread.h"
@@ -772,9 +773,8 @@ void modules_forked(void)
 void modules_init(void)
 {
 	vdso = getauxval(AT_SYSINFO_EHDR);
-	long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe_path, sizeof(exe_path) - 1);
-	exe_path[n > 0 ? n : 0] = '\0';
-	n = sys2(SYS_getcwd, own_folder, sizeof(own_folder) - 2); /* counts the NUL */
+	options_program(exe_path, sizeof(exe_path));
+	long n = sys2(SYS_getcwd, own_folder, sizeof(own_folder) - 2); /* counts the NUL */
 	if (n > 1 && own_folder[0] == '/') {
 		if (own_folder[n - 2] != '/') {
 			own_folder[n - 1] = '/';

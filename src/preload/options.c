@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
 
@@ -444,6 +445,47 @@ static const char *decimal(char digits[24], unsigned long v)
 	return digits + at;
 }
 
+/* Of a script, whose first line is read into @line, the program that runs it; else @path. */
+static const char *interpreter(const char *path, char *line, size_t size)
+{
+	long fd = sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0), n = 0;
+	if (sys_failed(fd))
+		return path;
+	n = sys3(SYS_read, fd, line, size - 1);
+	sys1(SYS_close, fd);
+	if (sys_failed(n) || n < 3 || line[0] != '#' || line[1] != '!')
+		return path;
+	line[n] = '\0';
+	line += 2 + strspn(line + 2, " \t");
+	line[strcspn(line, " \t\n")] = '\0';
+	return line;
+}
+
+size_t options_program(char *to, size_t size)
+{
+	char line[256];
+	long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", to, size - 1);
+	size_t len = n > 0 ? (size_t)n : 0;
+	/* nothing is at /proc: as it was asked for, which the kernel leaves beside the arguments */
+	const char *asked = n > 0 ? NULL : (const char *)getauxval(AT_EXECFN);
+	if (asked)
+		asked = interpreter(asked, line, sizeof(line));
+	if (asked && asked[0] != '/') {
+		n = sys2(SYS_getcwd, to, size - 1); /* counts the NUL */
+		if (n > 1 && to[0] == '/') {
+			len = (size_t)n - 1;
+			if (len > 1)
+				to[len++] = '/';
+		}
+		while (asked[0] == '.' && asked[1] == '/')
+			asked += 2;
+	}
+	while (asked && *asked && len < size - 1)
+		to[len++] = *asked++;
+	to[len] = '\0';
+	return len;
+}
+
 int options_file(char *to, size_t size, const char *pattern, long number)
 {
 	static char exe[4096];
@@ -462,9 +504,7 @@ int options_file(char *to, size_t size, const char *pattern, long number)
 		}
 		p++;
 		if (*p == 'e') {
-			long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe,
-				      sizeof(exe) - 1);
-			exe[n > 0 ? n : 0] = '\0';
+			options_program(exe, sizeof(exe));
 			value = strrchr(exe, '/') ? strrchr(exe, '/') + 1 : exe;
 		} else if (*p == 't') {
 			clock_gettime(CLOCK_REALTIME, &ts);

@@ -65,6 +65,11 @@ struct options *options_read(char **stack) HIDDEN;
 const char *options_entry(char *const *env, const char *name) HIDDEN;
 
 /**
+ * options_program() - the program's path into @to: as /proc tells it, or else as it was asked for,
+ * from the current folder on. Return: its length; @size - 1: it may be longer. 0: not known.
+ */
+size_t options_program(char *to, size_t size) HIDDEN;
+/**
  * options_file() - expand a file pattern (%e %t %p %h %n %%; others stay, %n is empty if @number is
  * negative) into @to; "/" and control characters in values become "_". Return: 1, or 0 where it
  * does not fit.

@@ -168,26 +168,43 @@ static void find_rseq(void)
 		process.rseq_offset = *offset;
 }
 
-/*
- * Short programs have ended before a recorder of the library's has a look at /proc. Nobody else
- * enters strings yet.
- */
-static void note_arguments(struct wire_heap_header *heap)
+/* As /proc/self/cmdline has them, where that is: in a root of its own often nothing is at /proc. */
+static uint32_t read_arguments(char *to, uint32_t room)
 {
-	char *to = (char *)heap + heap->strings_off + heap->string_used;
-	uint32_t room = heap->string_bytes - heap->string_used, have = 0;
+	uint32_t have = 0;
 	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0), n = 1;
-	if (sys_failed(fd))
-		return;
-	if (room > WIRE_CMDLINE_BYTES + 1)
-		room = WIRE_CMDLINE_BYTES + 1;
+	if (sys_failed(fd)) {
+		long count = *(const long *)__libc_stack_end;
+		char *const *word = (char *const *)__libc_stack_end + 1;
+		for (long i = 0; i < count && word[i]; i++) {
+			size_t bytes = strlen(word[i]) + 1;
+			if (bytes > room - have)
+				return 0;
+			memcpy(to + have, word[i], bytes);
+			have += (uint32_t)bytes;
+		}
+		return have;
+	}
 	for (; have < room; have += (uint32_t)n) {
 		n = sys3(SYS_read, fd, to + have, room - have);
 		if (sys_failed(n) || n == 0)
 			break;
 	}
 	sys1(SYS_close, fd);
-	if (n != 0 || !have)
+	return n ? 0 : have;
+}
+
+/*
+ * Short programs have ended before a recorder of the library's has a look at /proc. Nobody else
+ * enters strings yet.
+ */
+static void note_arguments(struct wire_heap_header *heap)
+{
+	uint32_t room = heap->string_bytes - heap->string_used;
+	if (room > WIRE_CMDLINE_BYTES + 1)
+		room = WIRE_CMDLINE_BYTES + 1;
+	uint32_t have = read_arguments((char *)heap + heap->strings_off + heap->string_used, room);
+	if (!have)
 		return;
 	heap->cmdline_off = heap->string_used;
 	heap->cmdline_bytes = have;
@@ -197,8 +214,8 @@ static void note_arguments(struct wire_heap_header *heap)
 /* From here on the recorder may look. */
 static void attach(struct wire_heap_header *heap)
 {
-	long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", heap->exe, sizeof(heap->exe) - 1);
-	heap->exe[n > 0 && n < (long)sizeof(heap->exe) - 1 ? n : 0] = '\0';
+	if (options_program(heap->exe, sizeof(heap->exe)) >= sizeof(heap->exe) - 1)
+		heap->exe[0] = '\0';
 	note_arguments(heap);
 	heap->target_pid = (uint32_t)sys0(SYS_getpid);
 	heap->parent_pid = (uint32_t)sys0(SYS_getppid);

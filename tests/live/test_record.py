@@ -552,6 +552,31 @@ def test_without_any_recorder_a_raw_file_holds_the_same(byteledger, preload, pro
     assert raw["rows"] == recorded["rows"]
 
 
+@pytest.mark.parametrize("asked", ["whole", "relative", "script"])
+def test_a_raw_file_knows_its_program_where_nothing_is_at_proc(byteledger, preload, prog, tmp_path, asked):
+    """In a root of its own, as a container's or a build's, /proc often is an empty folder."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace of our own")
+    program = prog("temporaries")
+    script = tmp_path / "script"
+    script.write_text(f"#! {program} 1000\n")
+    script.chmod(0o755)
+    argv = [{"whole": program, "relative": "./" + os.path.basename(program), "script": str(script)}[asked]]
+    argv += [] if asked == "script" else ["1000", "a word"]
+    done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec env LD_PRELOAD="$0" "$@"', preload, *argv],
+                          env={**os.environ, "BYTELEDGER_OUTPUT": str(tmp_path / "r-%e.blt"), "BYTELEDGER_HELPER": "/nonexistent"},
+                          cwd=os.path.dirname(program), capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "r-temporaries.blt.raw"
+    taken = report(byteledger, path)
+    assert taken["process"]["exe"] == program
+    assert taken["process"]["cmdline"] == ([program, "1000", str(script)] if asked == "script" else argv)
+    assert taken["totals"]["allocations"] >= 1000
+    assert {row["frames"][-1]["function"] for row in taken["rows"]} & {"main", "_start"}, taken["rows"]
+    shown = subprocess.run([byteledger, "report", path], capture_output=True, text=True, timeout=60).stdout
+    assert shown.startswith(" ".join(taken["process"]["cmdline"][:2])), shown
+
+
 def test_a_raw_file_knows_its_times_its_program_and_its_length(byteledger, preload, tmp_path):
     env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "r.blt"),
            "BYTELEDGER_HELPER": "/nonexistent"}
