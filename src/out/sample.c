@@ -501,7 +501,7 @@ static void put_csv_row(struct buf *to, const struct samples *s, const struct pr
 		buf_printf(to, "%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",", row->pid, id,
 			   sample_whole(f->bytes), sample_whole(f->count));
 	if (!flat) {
-		sample_histogram(&text, f->size, f->bytes, f->count);
+		sample_histogram(&text, f->size, f->bytes, f->count, 0);
 		put_lines(to, buf_cstr(&text));
 		buf_putc(to, ',');
 		buf_clear(&text);

@@ -15,9 +15,9 @@ uint64_t sample_whole(double value);
 void sample_shared(const struct samples *samples, uint8_t shared[SAMPLE_NUMBERS]);
 /**
  * sample_histogram() - the table of sizes that the baselines' users know: a row a power of two, and
- * a last line with the sums.
+ * a last line with the sums. Bars of at most 50 columns, fewer where lines have @width (0: any).
  */
-void sample_histogram(struct buf *to, const double *size, double bytes, double count);
+void sample_histogram(struct buf *to, const double *size, double bytes, double count, size_t width);
 /**
  * sample_frames() - a line a frame, innermost first: "ADDRESS - SYMBOL (module) file:line"; @width
  * 0: not cut.

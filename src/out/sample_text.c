@@ -40,8 +40,11 @@ static void put_size(char to[32], double bytes)
 	snprintf(to, 32, "%.1f %s", bytes, units[unit]);
 }
 
-void sample_histogram(struct buf *to, const double *size, double bytes, double count)
+#define BEFORE_BARS 39
+
+void sample_histogram(struct buf *to, const double *size, double bytes, double count, size_t width)
 {
+	double longest = width ? fmin(BAR_MAX, fmax((double)width - BEFORE_BARS, 1)) : BAR_MAX;
 	double all = 0, most = 0;
 	char label[32];
 	for (unsigned i = 0; i < SAMPLES_SIZES; i++) {
@@ -56,7 +59,7 @@ void sample_histogram(struct buf *to, const double *size, double bytes, double c
 		put_size(label, ldexp(1, (int)i));
 		buf_printf(to, "%-10s | %-9" PRIu64 " | %9.2f%% | ", label, sample_whole(size[i]),
 			   100 * size[i] / all);
-		for (int bar = (int)lround(BAR_MAX * size[i] / most); bar > 0; bar--)
+		for (int bar = (int)lround(longest * size[i] / most); bar > 0; bar--)
 			buf_putc(to, '#');
 		buf_putc(to, '\n');
 	}
@@ -188,7 +191,7 @@ static void put_stack(struct buf *to, const struct samples *s, const struct prof
 	sample_frames(to, s, prof, row, opt->width > 0 ? (size_t)opt->width : 0);
 	buf_putc(to, '\n');
 	rule(to, '-');
-	sample_histogram(to, f->size, f->bytes, f->count);
+	sample_histogram(to, f->size, f->bytes, f->count, opt->width > 0 ? (size_t)opt->width : 0);
 	if (f->error_bytes > 0) {
 		buf_printf(to, "estimated from %" PRIu64 " samples,", f->taken);
 		put_error(to, f->bytes, f->error_bytes);
@@ -241,6 +244,30 @@ static void put_outstanding(struct buf *to, const struct samples *s, const struc
 	buf_puts(to, "\n\n");
 }
 
+/* As many of these frames behind each other as a line of @width columns has room for (0: all). */
+static void put_callers(struct buf *to, const struct view_frame *frames, size_t n, size_t width,
+			int ascii)
+{
+	const char *more = ascii ? " < ..." : " < \u2026";
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	buf_puts(&line, buf_cstr(to));
+	size_t begun = line.len;
+	for (size_t i = 0; i < n; i++) {
+		CLEANUP(buf_fini) struct buf name = { 0 };
+		buf_puts(&name, i ? " < " : "");
+		text_frame_name(&name, &frames[i], ascii);
+		size_t behind = i + 1 < n ? text_columns(more) : 0;
+		if (i && width &&
+		    text_columns(buf_cstr(&line)) + text_columns(buf_cstr(&name)) + behind >
+			    width) {
+			buf_puts(&line, more);
+			break;
+		}
+		buf_puts(&line, buf_cstr(&name));
+	}
+	buf_puts(to, buf_cstr(&line) + begun);
+}
+
 /* "  1.2 MiB  35.1 %  12.3 k  growing    innermost <- next <- ..." */
 static void put_line(struct buf *to, const struct prof *prof, const struct sample_row *row,
 		     const struct out_sample_opt *opt, double whole)
@@ -251,17 +278,14 @@ static void put_line(struct buf *to, const struct prof *prof, const struct sampl
 	double amount = opt->has_live ? f->live_bytes : f->bytes;
 	const char *verdict = sample_verdict_name(row->verdict);
 	size_t n = view_frames(prof, row->prof_stack, frames, ARRAY_LEN(frames), NULL);
-	buf_printf(to, "%10s %7s %9s  ", text_bytes(bytes, sample_whole(amount)),
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	buf_printf(&line, "%10s %7s %9s  ", text_bytes(bytes, sample_whole(amount)),
 		   text_percent(share, sample_whole(amount), sample_whole(whole)),
 		   text_count(count, sample_whole(opt->has_live ? f->live_count : f->count)));
 	if (opt->has_live)
-		buf_printf(to, "%-9s  ", verdict ? verdict : "");
-	for (size_t i = 0; i < n; i++) {
-		if (i)
-			buf_puts(to, " < ");
-		text_frame_name(to, &frames[i], opt->ascii);
-	}
-	buf_putc(to, '\n');
+		buf_printf(&line, "%-9s  ", verdict ? verdict : "");
+	put_callers(&line, frames, n, opt->width > 0 ? (size_t)opt->width : 0, opt->ascii);
+	buf_printf(to, "%s\n", buf_cstr(&line));
 }
 
 #define TEXT_COLUMNS 79
@@ -334,12 +358,15 @@ static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 	else
 		buf_printf(to, "estimated from %" PRIu64 " samples, one in %s", sums.taken,
 			   text_bytes(a, s->sample_bytes));
-	buf_printf(to, "\ncost: %s calls/s at %.0f ns = %.2f %% of a CPU",
+	buf_putc(to, '\n');
+	CLEANUP(buf_fini) struct buf cost = { 0 };
+	buf_printf(&cost, "cost: %s calls/s at %.0f ns = %.2f %% of a CPU",
 		   text_count(a, sample_whole(s->hits_per_second)), s->ns_per_hit,
 		   100 * s->cpu_fraction);
 	if (s->budget > 0)
-		buf_printf(to, " (budget %.3g %%)", 100 * s->budget);
-	buf_printf(to, "; %s of kernel memory\n", text_bytes(b, s->kernel_bytes));
+		buf_printf(&cost, " (budget %.3g %%)", 100 * s->budget);
+	buf_printf(&cost, "; %s of kernel memory", text_bytes(b, s->kernel_bytes));
+	put_wrapped(to, buf_cstr(&cost));
 	if (s->governed[0])
 		put_wrapped(to, s->governed);
 	buf_printf(to, "total stack traces: %zu\n", stacks);

@@ -30,8 +30,21 @@ static void check(const uint64_t *sizes, size_t count, const char *expected)
 		size[sizes[i] ? 63 - __builtin_clzll(sizes[i]) : 0]++;
 		bytes += (double)sizes[i];
 	}
-	sample_histogram(&text, size, bytes, (double)count);
+	sample_histogram(&text, size, bytes, (double)count, 0);
 	assert_string_equal(buf_cstr(&text), expected);
+	buf_fini(&text);
+}
+
+static void bars_fit_a_terminal(void **state)
+{
+	double size[SAMPLES_SIZES] = { 1, 2 };
+	struct buf text = { 0 };
+	(void)state;
+	sample_histogram(&text, size, 3, 3, 80);
+	for (char *line = text.data, *end; (end = strchr(line, '\n')); line = end + 1)
+		assert_true(end - line <= 80);
+	assert_non_null(
+		strstr(buf_cstr(&text), "66.67% | #########################################\n"));
 	buf_fini(&text);
 }
 
@@ -174,6 +187,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_a_head_and_a_sum),
+		cmocka_unit_test(bars_fit_a_terminal),
 		cmocka_unit_test(one_byte_is_a_full_bar),
 		cmocka_unit_test(sizes_stand_at_their_lower_power_of_two),
 		cmocka_unit_test(large_sizes_have_larger_units),
