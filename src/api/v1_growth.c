@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/v1_blocks.h"
+#include "base/cleanup.h"
 #include "view/growth.h"
 
 #define SLICES 16
@@ -23,18 +24,60 @@ struct growing {
 	struct err *err;
 };
 
-static uint64_t slice_end(const struct growing *g, unsigned slice)
+static uint64_t slice_end(uint64_t from_ns, uint64_t to_ns, unsigned slice)
 {
 	/* the last one ends before the end: a program may be about to exit */
-	return g->from_ns +
-	       (uint64_t)((__uint128_t)(g->to_ns - g->from_ns) * (slice + 1) / (SLICES + 1));
+	return from_ns + (uint64_t)((__uint128_t)(to_ns - from_ns) * (slice + 1) / (SLICES + 1));
+}
+
+/**
+ * before_exit() - where @to_ns, the end of a program, is cut: what it frees when nothing is asked
+ * for any more, before it exits, says nothing of growth. At most a quarter of the time: who only
+ * frees for longer does shrink.
+ */
+static uint64_t before_exit(const struct book *book, uint64_t from_ns, uint64_t to_ns)
+{
+	size_t count;
+	const struct prof_point *points = prof_timeline(book->names, &count);
+	const struct prof_process *process = prof_process(book->names);
+	size_t first = count;
+	if (!process || !process->ended || to_ns <= from_ns)
+		return to_ns;
+	/*
+	 * back to the first stretch in which something is freed and nothing is asked for, then or
+	 * later
+	 */
+	for (size_t i = count; i-- > 1 && points[i].allocations == points[i - 1].allocations;)
+		if (points[i].frees > points[i - 1].frees)
+			first = i;
+	if (first == count)
+		return to_ns;
+	uint64_t stretch = to_ns / (PROF_POINTS_MAX / 2), cut = points[first].time_ns;
+	cut = cut > stretch ? cut - stretch : 0;
+	if (cut < points[first - 1].time_ns)
+		cut = points[first - 1].time_ns;
+	if (cut < to_ns - (to_ns - from_ns) / 4)
+		cut = to_ns - (to_ns - from_ns) / 4;
+	return cut < to_ns ? cut : to_ns;
+}
+
+/** take_range() - what is looked at. */
+static void take_range(const struct book *book, const struct block_filter *filter,
+		       uint64_t *from_ns, uint64_t *to_ns)
+{
+	*from_ns = filter->from_ns;
+	*to_ns = filter->to_ns < filter->end_ns ? filter->to_ns : filter->end_ns;
+	if (filter->to_ns >= filter->end_ns)
+		*to_ns = before_exit(book, *from_ns, *to_ns);
+	if (*to_ns <= *from_ns)
+		*to_ns = *from_ns + SLICES;
 }
 
 /** first_slice() - the first that ends at or behind @time_ns; SLICES: none. */
 static unsigned first_slice(const struct growing *g, uint64_t time_ns)
 {
 	unsigned slice = 0;
-	while (slice < SLICES && slice_end(g, slice) < time_ns)
+	while (slice < SLICES && slice_end(g->from_ns, g->to_ns, slice) < time_ns)
 		slice++;
 	return slice;
 }
@@ -51,6 +94,119 @@ static uint32_t account_of(const struct book *book, uint32_t row)
 	}
 	return lo < book->count && book->stacks[lo] == row ? lo : UINT32_MAX;
 }
+
+/* ---- out of events alone --------------------------------------------------------------------- */
+
+/**
+ * struct levels - what lives at the ends of the slices, where no word asks for more of a block than
+ * its stack: one pass over the events, no list of blocks.
+ */
+struct levels {
+	uint64_t from_ns, to_ns;
+	/* 0: not all events count as they are, single blocks have to be looked at */
+	int told;
+	/* by slice, then account */
+	uint64_t live[];
+};
+
+struct levelling {
+	struct sink sink;
+	struct levels *levels;
+	const struct book *book;
+	/* by stack row, plus one; 0: not asked for */
+	uint32_t *account_of;
+	uint64_t ends[SLICES];
+	unsigned slice;
+};
+
+static int level_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	(void)sink, (void)def, (void)err;
+	return 0;
+}
+
+static int level_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct levelling *l = (struct levelling *)sink;
+	uint64_t *live = l->levels->live + (size_t)l->slice * l->book->count;
+	for (size_t i = 0; i < count; i++) {
+		const struct event *ev = &events[i];
+		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
+			continue;
+		while (ev->time_ns > l->ends[l->slice]) {
+			if (++l->slice == SLICES)
+				return err_set(err, SHELF_ENOUGH,
+					       "what comes later is not asked for");
+			live += l->book->count;
+		}
+		uint32_t account = l->account_of[prof_stack_row(l->book->names, ev->stack).v];
+		if (account)
+			live[account - 1] += ev->kind == EVENT_ALLOC ? ev->bytes : -ev->bytes;
+	}
+	return 0;
+}
+
+/** counts_as_is() - are there no events but those of blocks that were seen from begin to end? */
+static int counts_as_is(const struct shelf_task *task)
+{
+	const struct prof_totals *t = task->totals;
+	const struct prof_process *p = prof_process(task->book->names);
+	return !t->lost_events && !t->culled_allocations && !t->filtered_allocations &&
+	       !t->forked_from && !t->cost.uncertain && !(p && p->sample_bytes) &&
+	       !task->book->warning[0];
+}
+
+/** asks_for_stacks() - is that all that @query asks for of a block? */
+static int asks_for_stacks(const struct query *query)
+{
+	struct query rest = *query;
+	rest.from.kind = rest.to.kind = QUERY_TIME_NONE;
+	rest.function_regex = rest.module = NULL;
+	return query_is_empty(&rest);
+}
+
+static int make_levels(const void *args, const struct shelf_task *task,
+		       struct shelf_product *product, struct err *err)
+{
+	(void)args;
+	const struct book *book = task->book;
+	CLEANUP(block_filter_fini) struct block_filter filter = { 0 };
+	if (block_filter_init(&filter, task->query, book->names, err) < 0)
+		return err->code;
+	size_t bytes = sizeof(struct levels) + (size_t)SLICES * book->count * sizeof(uint64_t);
+	struct levels *levels = calloc(1, bytes);
+	struct levelling l = { .sink = { .define = level_define, .put = level_put },
+			       .levels = levels,
+			       .book = book };
+	l.account_of = calloc((size_t)prof_stack_count(book->names) + 1, sizeof(*l.account_of));
+	int rc = levels && l.account_of ? 0 : err_set(err, -ENOMEM, "cannot judge growth");
+	if (rc == 0) {
+		take_range(book, &filter, &levels->from_ns, &levels->to_ns);
+		levels->told = counts_as_is(task);
+		for (unsigned s = 0; s < SLICES; s++)
+			l.ends[s] = slice_end(levels->from_ns, levels->to_ns, s);
+	}
+	for (uint32_t i = 0; rc == 0 && i < book->count; i++)
+		if (!filter.stacks || filter.stacks[book->stacks[i]])
+			l.account_of[book->stacks[i]] = i + 1;
+	if (rc == 0 && levels->told) {
+		rc = task->source->run(task->source->ctx, &l.sink, err);
+		if (rc == SHELF_ENOUGH) {
+			err_init(err);
+			rc = 0;
+		}
+	}
+	for (size_t i = book->count; rc == 0 && i < (size_t)SLICES * book->count; i++)
+		levels->live[i] += levels->live[i - book->count];
+	free(l.account_of);
+	if (rc < 0)
+		free(levels);
+	else
+		*product = (struct shelf_product){ levels, bytes, free };
+	return rc;
+}
+
+/* ---- out of blocks --------------------------------------------------------------------------- */
 
 static int growing_each(void *ctx, const struct block_row *rows, size_t count)
 {
@@ -119,7 +275,7 @@ static int judge(const struct growing *g, const uint64_t *levels, size_t stride,
 {
 	struct history_point points[SLICES];
 	for (unsigned s = 0; s < SLICES; s++)
-		points[s] = (struct history_point){ .time_ns = slice_end(g, s),
+		points[s] = (struct history_point){ .time_ns = slice_end(g->from_ns, g->to_ns, s),
 						    .rss_bytes = levels[s * stride] };
 	return view_growth(points, SLICES, growth) < 0
 		       ? err_set(err, -ENOMEM, "cannot judge growth")
@@ -239,7 +395,7 @@ static int answer(struct v1_call *call, const struct growing *g, const uint64_t 
 		snprintf(next, sizeof(next), "%zu", begin + shown);
 		jsonw_str(json, "next", begin + shown < count ? next : NULL);
 		for (unsigned s = 0; s < SLICES; s++)
-			v1_col_u64(&ends, slice_end(g, s));
+			v1_col_u64(&ends, slice_end(g->from_ns, g->to_ns, s));
 		v1_col_put(call, "time_ns", &ends);
 		put_rows(call, g, own, inclusive, rows + begin, shown);
 		jsonw_object_end(json);
@@ -248,49 +404,42 @@ static int answer(struct v1_call *call, const struct growing *g, const uint64_t 
 	return rc;
 }
 
-/**
- * before_exit() - where @to_ns, the end of a program, is cut: what it frees when nothing is asked
- * for any more, before it exits, says nothing of growth. At most a quarter of the time: who only
- * frees for longer does shrink.
- */
-static uint64_t before_exit(const struct book *book, uint64_t from_ns, uint64_t to_ns)
+/** level_blocks() - the same of the blocks that @filter takes. */
+static int level_blocks(struct growing *g, const struct blocks *blocks, struct block_filter *filter)
 {
-	size_t count;
-	const struct prof_point *points = prof_timeline(book->names, &count);
-	const struct prof_process *process = prof_process(book->names);
-	size_t first = count;
-	if (!process || !process->ended || to_ns <= from_ns)
-		return to_ns;
-	/*
-	 * back to the first stretch in which something is freed and nothing is asked for, then or
-	 * later
-	 */
-	for (size_t i = count; i-- > 1 && points[i].allocations == points[i - 1].allocations;)
-		if (points[i].frees > points[i - 1].frees)
-			first = i;
-	if (first == count)
-		return to_ns;
-	uint64_t stretch = to_ns / (PROF_POINTS_MAX / 2), cut = points[first].time_ns;
-	cut = cut > stretch ? cut - stretch : 0;
-	if (cut < points[first - 1].time_ns)
-		cut = points[first - 1].time_ns;
-	if (cut < to_ns - (to_ns - from_ns) / 4)
-		cut = to_ns - (to_ns - from_ns) / 4;
-	return cut < to_ns ? cut : to_ns;
+	filter->from_ns = 0; /* what was there before counts: the range is what is looked at */
+	g->filter = filter;
+	int rc = blocks_scan(blocks, growing_each, g, g->err);
+	for (size_t i = g->accounts; rc == 0 && i < (size_t)SLICES * g->accounts; i++)
+		g->live[i] += g->live[i - g->accounts];
+	return rc;
 }
 
 int v1_growth(struct v1_call *call, struct err *err)
 {
-	const struct blocks *blocks;
-	struct block_filter filter;
-	int rc = v1_blocks_get(call, &blocks, err);
-	if (rc)
-		return rc;
+	const struct blocks *blocks = NULL;
+	struct levels *levels = NULL;
+	int rc = 0;
+	if (asks_for_stacks(&call->ask.query)) {
+		rc = v1_make(call, "growth", make_levels, NULL, 0, 0, err);
+		if (rc)
+			return rc;
+		levels = call->reading->product.data;
+	}
+	if (!levels || !levels->told) {
+		shelf_put(call->shelf, call->reading);
+		call->reading = NULL;
+		levels = NULL;
+		rc = v1_blocks_get(call, &blocks, err);
+		if (rc)
+			return rc;
+	}
 	const struct book *book = call->reading->book;
 	call->folded =
 		shelf_fold(call->shelf, &call->ask.fold, call->ask.folding, &call->reading, 1, err);
 	if (!call->folded)
 		return err->code;
+	CLEANUP(block_filter_fini) struct block_filter filter = { 0 };
 	rc = block_filter_init(&filter, &call->ask.query, book->names, err);
 	if (rc < 0)
 		return rc;
@@ -301,31 +450,21 @@ int v1_growth(struct v1_call *call, struct err *err)
 	if (call->ask.cost_given)
 		v1_unapplied(call, "growth is of live bytes", "cost", NULL);
 	uint32_t frames = call->folded->fold->frame_count;
-	struct growing g = { .call = call,
-			     .filter = &filter,
-			     .from_ns = filter.from_ns,
-			     .to_ns = filter.to_ns < filter.end_ns ? filter.to_ns : filter.end_ns,
-			     .accounts = book->count,
-			     .err = err };
-	if (filter.to_ns >= filter.end_ns)
-		g.to_ns = before_exit(book, g.from_ns, g.to_ns);
-	g.to_ns = g.to_ns > g.from_ns ? g.to_ns : g.from_ns + SLICES;
-	filter.from_ns = 0; /* what was there before counts: the range is what is looked at */
-	g.live = calloc((size_t)SLICES * (book->count + 1), sizeof(*g.live));
+	struct growing g = { .call = call, .accounts = book->count, .err = err };
+	take_range(book, &filter, &g.from_ns, &g.to_ns);
+	uint64_t *made = levels ? NULL : calloc((size_t)SLICES * (book->count + 1), sizeof(*made));
 	uint64_t *own = calloc((size_t)SLICES * frames, sizeof(*own));
 	uint64_t *inclusive = calloc((size_t)SLICES * frames, sizeof(*inclusive));
-	rc = g.live && own && inclusive ? blocks_scan(blocks, growing_each, &g, err)
-					: err_set(err, -ENOMEM, "cannot judge growth");
-	for (size_t s = 1; s < SLICES && rc == 0; s++)
-		for (uint32_t i = 0; i < book->count; i++)
-			g.live[s * g.accounts + i] += g.live[(s - 1) * g.accounts + i];
+	g.live = levels ? levels->live : made;
+	rc = g.live && own && inclusive ? 0 : err_set(err, -ENOMEM, "cannot judge growth");
+	if (rc == 0 && !levels)
+		rc = level_blocks(&g, blocks, &filter);
 	if (rc == 0)
 		rc = sum_up(call, &g, own, inclusive, err);
 	if (rc == 0)
 		rc = answer(call, &g, own, inclusive, err);
-	free(g.live);
+	free(made);
 	free(own);
 	free(inclusive);
-	block_filter_fini(&filter);
 	return rc;
 }

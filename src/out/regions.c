@@ -211,6 +211,8 @@ static void put_cgroup(struct jsonw *json, const struct cgroup_memory *m)
 
 static void put_verdict(struct jsonw *json, const struct verdict *v)
 {
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	verdict_sentence(&text, v, 0);
 	jsonw_object(json, "verdict");
 	jsonw_u64(json, "live_bytes", v->live);
 	jsonw_u64(json, "free_page_bytes", v->free_pages);
@@ -226,6 +228,15 @@ static void put_verdict(struct jsonw *json, const struct verdict *v)
 	jsonw_u64(json, "anonymous_bytes", v->anonymous);
 	jsonw_u64(json, "byteledger_bytes", v->own);
 	jsonw_u64(json, "other_bytes", v->rest);
+	jsonw_array(json, "sentences");
+	for (char *line = text.len ? (char *)(uintptr_t)buf_cstr(&text) : NULL, *next; line;
+	     line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		jsonw_str(json, NULL, line);
+	}
+	jsonw_array_end(json);
 	jsonw_object_end(json);
 }
 

@@ -239,32 +239,43 @@ static int has_slabs(const char *by)
 	       strcmp(by, "the Go runtime") != 0;
 }
 
-/* What `explain` says first, in the same words. */
-static void put_sentence(struct buf *to, const struct verdict *v,
-			 const struct regions_text_opt *opt)
+static int is_little(const struct verdict *v)
+{
+	return v->free_pages + v->holes < v->rss / 100;
+}
+
+void verdict_sentence(struct buf *to, const struct verdict *v, int raw)
 {
 	char uses[TEXT_NUMBER_MAX], all[TEXT_NUMBER_MAX], pages[TEXT_NUMBER_MAX],
 		holes[TEXT_NUMBER_MAX], unread[TEXT_NUMBER_MAX], mapped[TEXT_NUMBER_MAX];
-	CLEANUP(buf_fini) struct buf text = { 0 };
 	if (!v->read)
 		return;
-	int little = v->free_pages + v->holes < v->rss / 100, both = v->free_pages && v->holes;
+	int both = v->free_pages && v->holes;
 	/* code that was made at run time lies in a heap, too */
 	uint64_t unknown = v->unread + v->code;
 	const struct words_verdict words = {
-		.uses = size(uses, v->live + v->named, opt->raw),
-		.unknown = unknown < v->rss / 100 ? NULL : size(unread, unknown, opt->raw),
-		.mapped = v->anonymous < v->rss / 100 ? NULL : size(mapped, v->anonymous, opt->raw),
-		.free = little ? NULL : size(all, v->free_pages + v->holes, opt->raw),
+		.uses = size(uses, v->live + v->named, raw),
+		.unknown = unknown < v->rss / 100 ? NULL : size(unread, unknown, raw),
+		.mapped = v->anonymous < v->rss / 100 ? NULL : size(mapped, v->anonymous, raw),
+		.free = is_little(v) ? NULL : size(all, v->free_pages + v->holes, raw),
 		.keeper = v->by ? v->by : "allocators",
-		.at_once = both ? size(pages, v->free_pages, opt->raw) : NULL,
-		.stuck = size(holes, v->holes, opt->raw),
+		.at_once = both ? size(pages, v->free_pages, raw) : NULL,
+		.stuck = size(holes, v->holes, raw),
 		.in_slabs = has_slabs(v->by),
 	};
-	words_verdict(&text, &words);
+	words_verdict(to, &words);
+}
+
+static void put_sentence(struct buf *to, const struct verdict *v,
+			 const struct regions_text_opt *opt)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	verdict_sentence(&text, v, opt->raw);
+	if (!text.len)
+		return;
 	size_t width = opt->width ? (size_t)opt->width : 100;
 	put_words(to, buf_cstr(&text), width < WIDTH_LEAST ? WIDTH_LEAST : width);
-	if (!little)
+	if (!is_little(v))
 		buf_puts(to, "  'byteledger explain' says who holds it, and what would help\n");
 }
 

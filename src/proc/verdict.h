@@ -33,6 +33,12 @@ struct verdict {
 /** verdict_of() - O(classes). */
 struct verdict verdict_of(const struct breakdown *breakdown);
 /**
+ * verdict_sentence() - what `explain` says first, in the same words and unbroken; a line each where
+ * something is free. @raw: sizes as plain numbers of bytes. Nothing where no allocator's books were
+ * read.
+ */
+void verdict_sentence(struct buf *to, const struct verdict *verdict, int raw);
+/**
  * verdict_text() - the sentence, what its words mean where they occur, and what stands beside RSS
  * where it is large.
  */

@@ -255,6 +255,11 @@ export const cases = {
 		assert.match(await page.locator(".regions-head h2").innerText(), new RegExp(`${now.pid}: .* resident`));
 		const first = await page.locator(".regions-head").innerText();
 		await page.waitForFunction((t) => document.querySelector(".regions-head").innerText !== t, first, { timeout: 5000 });
+		// what `regions` says first, in the same words: what the program uses, what became of the rest
+		const said = await page.locator(".verdict").innerText();
+		assert.match(said, /^The program (uses|is known to use) .* of it\. .*free/);
+		const words = (text) => text.replace(/[\d.]+ .?i?B/g, "#").trim();
+		assert.equal(words(said.replace("Who holds it", "")), words((await json()).verdict.sentences.join(" ")));
 		for (const form of ["largest mappings", "allocators", "threads", "classes"]) {
 			await act(page, () => page.getByRole("button", { name: form, exact: true }).click());
 			if (form === "allocators")

@@ -2,7 +2,7 @@
 // A running process by mapping, right now: rows that add up to its RSS, how each is known, how old the reading is.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { download, fileStem, go, place, source } from "../app.ts";
+import { download, fileStem, go, link, offered, place, source } from "../app.ts";
 import type { Alert } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
 import { bytes, count, csvCell, duration, exact, grouped, percent, plain, signed, wallDay } from "../lib/format.ts";
@@ -76,6 +76,8 @@ interface Breakdown {
 	source?: string;
 	age_ns?: number;
 	stall_ns?: number;
+	/** In plain words, where some allocator's books were read. */
+	verdict?: { sentences?: string[] };
 }
 interface Growth {
 	verdict: string;
@@ -114,11 +116,11 @@ const address = (a: string | number) => (typeof a === "number" ? `0x${a.toString
 const FORMS = ["classes", "mappings", "allocators", "threads", "alerts"] as const;
 
 /** says - a verdict in words: what it grows by, how sure that is, when the limit is met. */
-function says(g: Growth | undefined): string {
+function says(g: Growth | undefined, limit?: number | null): string {
 	if (!g || g.verdict === "unknown")
 		return "too short to tell";
 	const rate = g.verdict === "steady" ? "" : ` ${signed(g.bytes_per_hour, "bytes")}/h`;
-	return `${g.verdict}${rate}${g.confidence > 0 ? `, ${(g.confidence * 100).toFixed(1)} % sure` : ""} over ${duration(g.span_ns)}${g.limit_in_ns ? `; at its limit in ${duration(g.limit_in_ns)}` : ""}`;
+	return `${g.verdict}${rate}${g.confidence > 0 ? `, ${(g.confidence * 100).toFixed(1)} % sure` : ""} over ${duration(g.span_ns)}${g.limit_in_ns ? `; at its limit${limit ? ` of ${bytes(limit)}` : ""} in ${duration(g.limit_in_ns)}` : ""}`;
 }
 
 export function Regions(props: ViewProps): JSX.Element {
@@ -152,6 +154,7 @@ export function Regions(props: ViewProps): JSX.Element {
 	const rows: Partial<Record<(typeof FORMS)[number], () => (string | number | null)[][]>> = {
 		classes: () => [["class", "label", "rss_bytes", "pss_bytes", "virtual_bytes", "swap_bytes", "count", "how", "verdict", "bytes_per_hour"], ...now!.classes.map((c) => [c.class, c.label, c.rss_bytes, c.pss_bytes ?? null, c.virtual_bytes, c.swap_bytes, c.count, c.how, lines.get(`${c.class}|${c.label}`)?.growth.verdict ?? null, lines.get(`${c.class}|${c.label}`)?.growth.bytes_per_hour ?? null])],
 		mappings: () => [["start", "end", "perms", "rss_bytes", "swap_bytes", "class", "label", "name"], ...(now!.regions ?? []).map((r) => [address(r.start), address(r.end), r.perms, r.rss_bytes, r.swap_bytes, r.class, r.label, r.name])],
+		allocators: () => [["allocator", ...PARTS.map((p) => p.key), "resident_bytes", "live_count", "consistency"], ...(now!.allocators ?? []).map((a) => [a.allocator, ...PARTS.map((p) => Number(a[p.key] ?? 0)), a.resident_bytes ?? null, a.live_count ?? null, a.consistency])],
 		threads: () => [["tid", "name", "used_bytes", "rss_bytes", "stack_start", "stack_end"], ...(now!.threads ?? []).map((t) => [t.tid, t.name, t.used_bytes, t.rss_bytes, address(t.stack_start), address(t.stack_end)])],
 		alerts: () => [["time_realtime_ns", "pid", "name", "rule", "text"], ...(alerted.data ?? []).map((a) => [a.time_realtime_ns, a.pid, a.name, a.rule, a.text])],
 	};
@@ -192,7 +195,7 @@ export function Regions(props: ViewProps): JSX.Element {
 								{plain(now.name ?? "")} {now.pid}: {bytes(now.rss_bytes)} resident
 							</h2>
 							<p class={total?.growth.verdict === "growing" ? "grown" : "second"}>
-								<Explained term="growth" more="From the history of the last six hours; a verdict needs six points.">{says(total?.growth)}</Explained>
+								<Explained term="growth" more="From the history of the last six hours; a verdict needs six points.">{says(total?.growth, long.data?.limit_bytes)}</Explained>
 							</p>
 							<p class="second">
 								{bytes(now.virtual_bytes)} virtual · {bytes(now.swap_bytes)} swapped{now.pss_bytes ? ` · ${bytes(now.pss_bytes)} PSS` : ""} · {count(now.mappings ?? 0)} mappings
@@ -212,6 +215,11 @@ export function Regions(props: ViewProps): JSX.Element {
 						</span>
 						<Following of={polled} />
 					</div>
+					{!!now.verdict?.sentences?.length && (
+						<p class="verdict">
+							{now.verdict.sentences.map((v) => plain(v)).join(" ")} {offered("balance", from) && <a href={link({ s: undefined, z: undefined }, "balance")}>Who holds it</a>}
+						</p>
+					)}
 					<div class="regions-bar">
 						<div class="balance" role="img" aria-label={groups.map(([g, v]) => `${g} ${bytes(v)}`).join(", ")}>
 							{groups.map(([g, v]) => (
@@ -337,7 +345,7 @@ function Allocators(props: { path: string }): JSX.Element {
 					return (
 						<section class="card" key={a.allocator}>
 							<h2>
-								{plain(a.allocator)}: {bytes(a.live_bytes)} live of {bytes(a.resident_bytes ?? sum)}
+								{plain(a.allocator)}: {bytes(a.live_bytes)} live, {bytes(a.resident_bytes ?? sum)} resident
 							</h2>
 							<div class="balance" role="img" aria-label={PARTS.map((p) => `${p.label} ${bytes(Number(a[p.key]))}`).join(", ")}>
 								{PARTS.filter((p) => Number(a[p.key]) > 0).map((p) => (
