@@ -223,8 +223,9 @@ static void put_edges(const struct crowd *c, struct grid *grid)
 	buf_clear(&text);
 	if (c->finding)
 		buf_printf(&text, "find: %s_", c->find);
-	grid_put(grid, grid->rows - 1, 0, grid->columns, c->finding ? GRID_BOLD : GRID_FAINT,
-		 c->finding ? buf_cstr(&text) : "Enter:open /find s:sort d:base Space:hold");
+	grid_put_words(grid, grid->rows - 1, 0, grid->columns - (c->finding ? 0 : 13),
+		       c->finding ? GRID_BOLD : GRID_FAINT,
+		       c->finding ? buf_cstr(&text) : "Enter:open /find s:sort d:base Space:hold");
 	if (!c->finding)
 		grid_put_right(grid, grid->rows - 1, grid->columns, 14, GRID_FAINT, "?help q:quit");
 }
@@ -245,8 +246,8 @@ static void put_help(struct grid *grid)
 		"PEAK      the most that was ever resident (VmHWM)",
 	};
 	grid_clear(grid);
-	for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]) && i < grid->rows; i++)
-		grid_put(grid, i, 1, grid->columns - 1, GRID_PLAIN, lines[i]);
+	for (unsigned i = 0, line = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		line = *lines[i] ? grid_put_help(grid, line, lines[i]) : line + 1;
 }
 
 static int draw(struct crowd *c)

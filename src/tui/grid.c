@@ -153,6 +153,56 @@ unsigned grid_put(struct grid *grid, unsigned row, unsigned column, unsigned roo
 	return used;
 }
 
+/** fitting() - bytes of @text, up to the end of a word, that take at most @room columns. */
+static size_t fitting(const struct grid *grid, const char *text, unsigned room)
+{
+	struct glyph g;
+	size_t at = 0, fits = 0;
+	unsigned used = 0;
+	for (size_t n; (n = take(grid, text + at, &g)) && used + g.width <= room; at += n) {
+		used += g.width;
+		if (text[at + n] == ' ' || !text[at + n])
+			fits = at + n;
+	}
+	return fits;
+}
+
+unsigned grid_put_words(struct grid *grid, unsigned row, unsigned column, unsigned room,
+			enum grid_style style, const char *text)
+{
+	char part[512];
+	unsigned left = column < grid->columns ? grid->columns - column : 0;
+	snprintf(part, sizeof(part), "%.*s", (int)fitting(grid, text, room < left ? room : left),
+		 text);
+	return grid_put(grid, row, column, room, style, part);
+}
+
+unsigned grid_put_help(struct grid *grid, unsigned row, const char *text)
+{
+	char keys[GRID_HELP_TEXT + 1];
+	size_t len = strlen(text), fits;
+	int split = len > GRID_HELP_TEXT && text[GRID_HELP_TEXT - 1] == ' ' &&
+		    text[GRID_HELP_TEXT - 2] == ' ';
+	unsigned hang = !split ? 3 : grid->columns < 80 ? GRID_HELP_NARROW : GRID_HELP_TEXT + 1;
+	unsigned column = 1;
+	if (split) {
+		snprintf(keys, sizeof(keys), "%s", text);
+		for (len = GRID_HELP_TEXT; len && keys[len - 1] == ' '; len--)
+			keys[len - 1] = '\0';
+		column += grid_put(grid, row, column, GRID_HELP_TEXT, GRID_PLAIN, keys) + 2;
+		column = column > hang ? column : hang;
+		text += GRID_HELP_TEXT;
+	}
+	while (row < grid->rows && *text && grid->columns > column + 1 &&
+	       (fits = fitting(grid, text, grid->columns - column - 1))) {
+		grid_put_words(grid, row++, column, grid->columns - column - 1, GRID_PLAIN, text);
+		text += fits;
+		text += strspn(text, " ");
+		column = hang;
+	}
+	return row;
+}
+
 unsigned grid_put_end(struct grid *grid, unsigned row, unsigned column, unsigned room,
 		      enum grid_style style, const char *text)
 {

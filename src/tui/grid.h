@@ -34,6 +34,10 @@ struct grid_cell {
 	uint8_t len, style;
 };
 
+#define GRID_HELP_TEXT 28
+/* below 80 columns: where what they do stands, if they are shorter */
+#define GRID_HELP_NARROW 15
+
 struct grid {
 	unsigned rows, columns;
 	/* row by row */
@@ -57,6 +61,14 @@ void grid_clear(struct grid *grid);
  */
 unsigned grid_put(struct grid *grid, unsigned row, unsigned column, unsigned room,
 		  enum grid_style style, const char *text);
+/** grid_put_words() - as grid_put(), but ends before a word that does not fit. */
+unsigned grid_put_words(struct grid *grid, unsigned row, unsigned column, unsigned room,
+			enum grid_style style, const char *text);
+/**
+ * grid_put_help() - keys and, from column GRID_HELP_TEXT of @text on, what they do, broken at words
+ * into as many rows as it takes. Return: the row behind.
+ */
+unsigned grid_put_help(struct grid *grid, unsigned row, const char *text);
 /**
  * grid_put_end() - the end of @text in @room columns, with an ellipsis in front where it does not
  * fit: a name's end tells most.

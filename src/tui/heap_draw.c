@@ -190,7 +190,7 @@ static void put_row(const struct heap_view *v, struct grid *grid, const struct l
 			       text_percent(x, row->total, v->whole));
 	if (l->self)
 		grid_put_right(grid, line, l->self, VALUE, GRID_PLAIN,
-			       row->self ? figure(x, v->opt.cost, row->self) : "-");
+			       figure(x, v->opt.cost, row->self));
 	if (l->change)
 		grid_put_right(grid, line, l->change, CHANGE,
 			       row->total > row->before   ? GRID_GROWN
@@ -240,7 +240,7 @@ static void put_detail(const struct heap_view *v, struct grid *grid, unsigned li
 		buf_printf(&text, ", %s of its caller's",
 			   text_percent(x, row->total, parent->total));
 	}
-	buf_printf(&text, " · %s blocks", text_count(x, row->blocks));
+	buf_printf(&text, " · %s block%s", text_count(x, row->blocks), row->blocks == 1 ? "" : "s");
 	grid_put_end(grid, line, 0, grid->columns, GRID_FAINT, buf_cstr(&text));
 }
 
@@ -252,9 +252,9 @@ static void put_last_line(const struct heap_view *v, struct grid *grid, unsigned
 		grid_put(grid, line, 0, grid->columns, GRID_BOLD, buf_cstr(&text));
 		return;
 	}
-	buf_printf(&text, "%s /find c:cost m:by %s d:base Space:hold",
+	buf_printf(&text, "%s /find %s c:cost m:by d:base Space:hold",
 		   v->tabs ? v->tabs : "3tree 4table", v->screen == HEAP_TREE ? "i:inv" : "s:sort");
-	grid_put(grid, line, 0, grid->columns - 14, GRID_FAINT, buf_cstr(&text));
+	grid_put_words(grid, line, 0, grid->columns - 13, GRID_FAINT, buf_cstr(&text));
 	grid_put_right(grid, line, grid->columns, 14, GRID_FAINT, "?help q:quit");
 }
 
@@ -284,8 +284,8 @@ static void put_help(struct grid *grid)
 		"+-            change since the time that its head says",
 	};
 	grid_clear(grid);
-	for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]) && i < grid->rows; i++)
-		grid_put(grid, i, 1, grid->columns, GRID_PLAIN, lines[i]);
+	for (unsigned i = 0, line = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		line = *lines[i] ? grid_put_help(grid, line, lines[i]) : line + 1;
 }
 
 void heap_view_draw(struct heap_view *v, struct grid *grid)

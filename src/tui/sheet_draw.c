@@ -229,7 +229,7 @@ static void put_below(const struct sheet_view *v, const struct sheet_frame *f, s
 		grid_put(grid, line, 0, grid->columns, GRID_BOLD, text);
 		return;
 	}
-	grid_put(grid, line, 0, grid->columns - 14, GRID_FAINT, f->keys);
+	grid_put_words(grid, line, 0, grid->columns - 13, GRID_FAINT, f->keys);
 	grid_put_right(grid, line, grid->columns, 14, GRID_FAINT, "?help q:quit");
 }
 
@@ -248,10 +248,10 @@ static void put_help(const struct sheet_frame *f, struct grid *grid)
 	};
 	unsigned line = 0;
 	grid_clear(grid);
-	for (const char *const *at = f->help; at && *at && line < grid->rows; at++)
-		grid_put(grid, line++, 1, grid->columns - 1, GRID_PLAIN, *at);
-	for (const char *const *at = lines; *at && line < grid->rows; at++)
-		grid_put(grid, line++, 1, grid->columns - 1, GRID_PLAIN, *at);
+	for (const char *const *at = f->help; at && *at; at++)
+		line = grid_put_help(grid, line, *at);
+	for (const char *const *at = lines; *at; at++)
+		line = grid_put_help(grid, line, *at);
 }
 
 void sheet_view_draw(struct sheet_view *v, const struct sheet_frame *f, struct grid *grid)
