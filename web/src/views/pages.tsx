@@ -33,6 +33,8 @@ interface PagedProcess {
 	rows: PageRow[];
 	checks?: Record<string, number>;
 	lost?: { events: number; by_reason: Record<string, number> };
+	/** Of RSS: what lies on stacks that were not walked to their end. */
+	partial_stacks?: { bytes: number; by_reason: Record<string, number> };
 	age_ns: number;
 	walk_ns?: number;
 }
@@ -99,6 +101,7 @@ export function PagesView(props: ViewProps): JSX.Element {
 					</p>
 					<p class="second">{KINDS[chosen.kind]?.text}</p>
 					{chosen.reason && <p>{REASONS[chosen.reason]?.text ?? plain(chosen.reason)}</p>}
+					{chosen.partial && <p class="second">The stack ends early ({plain(chosen.partial).replace(/_/g, " ")}): it is shown as far as it goes.</p>}
 					<PlainFrames frames={chosen.frames} title="Touched by, innermost first" most={40} />
 					{chosen.frames.length > 0 && (
 						<div class="actions">
@@ -133,6 +136,12 @@ export function PagesView(props: ViewProps): JSX.Element {
 					<p class="second">
 						<Explained term="attributed" value={now.attributed_bytes} unit="bytes">{bytes(now.attributed_bytes)} attributed</Explained> · counted {duration(now.age_ns)} ago{now.walk_ns ? `, in ${duration(now.walk_ns)}` : ""} ·{" "}
 						{odd ? `differs from the kernel's RSS by ${bytes(Math.abs(now.checks!.residual_bytes))}` : "adds up to the kernel's RSS to the byte"}
+						{!!now.partial_stacks?.bytes && (
+							<>
+								{" · "}
+								<Explained term="partial" value={now.partial_stacks.bytes} unit="bytes" more={Object.entries(now.partial_stacks.by_reason).map(([r, n]) => `${plain(r).replace(/_/g, " ")}: ${bytes(n)}`).join(", ")}>{bytes(now.partial_stacks.bytes)} on stacks that end early</Explained>
+							</>
+						)}
 					</p>
 				</div>
 				<span class="grow" />
