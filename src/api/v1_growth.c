@@ -290,8 +290,7 @@ static const char *why(const struct growth *growth, char text[160])
 	else if (growth->verdict == GROWTH_UNKNOWN)
 		snprintf(text, 160, "too few points: %zu of %d", growth->points, GROWTH_POINTS_MIN);
 	else if (growth->verdict == GROWTH_STEADY)
-		snprintf(text, 160,
-			 "no trend: surer than %.0f %% and over %.0f %% of the range is asked for",
+		snprintf(text, 160, "no trend that is %.0f %% sure and over %.0f %% of the range",
 			 GROWTH_SURE * 100, GROWTH_SHARE * 100);
 	else
 		snprintf(text, 160, "the %s of %zu points go %s, %.1f %% sure",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that all parts share: where we are, what there is, what the pointer is at.
-import { csvCell } from "./lib/format.ts";
+import { commandOf, type Command } from "./lib/command.ts";
+import { baseName, csvCell, plain } from "./lib/format.ts";
 import { Store } from "./lib/store.ts";
 import { ASKED, placeParse, placeText, queryText, type Place, type View, type Word, type Words } from "./lib/url.ts";
 import type { Head, Source } from "./api/types.ts";
@@ -80,6 +81,23 @@ export function api(route: string, words: Words, extra: Record<string, string | 
 /** cost - the one that is asked for, or what the server takes without a word. */
 export function costOf(words: Words): string {
 	return words.cost ?? (words.at || words.leaked ? (words.leaked && !words.at ? "leaked" : "live") : "peak");
+}
+
+/** baseSource - the recording that is compared with, where it is another one. */
+export function baseSource(base: string | undefined): Source | null {
+	const id = /^\d+/.exec(base ?? "");
+	return (id && known.get().sources?.find((s) => s.id === Number(id[0]))) || null;
+}
+/** baseLabel - what is compared with, as one says it: the name of a recording, its moment. */
+export function baseLabel(base: string): string {
+	const from = baseSource(base);
+	return from ? `${baseName(plain(from.name))}${base.replace(/^\d+/, "")}` : plain(base);
+}
+/** commandHere - the question as it stands, as a command line. */
+export function commandHere(): Command {
+	const from = source();
+	const base = baseSource(place.get().words.base);
+	return commandOf(place.get(), from ? baseName(from.name) || "FILE" : "FILE", from?.pid ?? null, base ? baseName(base.name) : null);
 }
 
 export const NEEDS: Partial<Record<View, string>> = {

@@ -2,9 +2,8 @@
 // The frame around every view: header, selection, timeline, rail, panel, the question as a command line.
 import type { ComponentType, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { copy, go, head, known, link, offer, offered, place, source, toast } from "./app.ts";
+import { commandHere, copy, go, head, known, link, offer, offered, place, source, toast } from "./app.ts";
 import { settle } from "./api/client.ts";
-import { commandOf } from "./lib/command.ts";
 import { baseName, count, plain } from "./lib/format.ts";
 import { useStore } from "./lib/store.ts";
 import { isFrozen } from "./lib/moments.ts";
@@ -109,9 +108,8 @@ function Rail(props: { views: Entry[] }): JSX.Element {
 }
 
 function Footer(props: { loaded?: string; exposed: Exposed }): JSX.Element {
-	const at = useStore(place);
-	const from = source();
-	const command = commandOf(at, from ? baseName(from.name) || "FILE" : "FILE", from?.pid ?? null);
+	useStore(place);
+	const command = commandHere();
 	return (
 		<footer class="footer">
 			{props.loaded && <span class="second">{props.loaded}</span>}

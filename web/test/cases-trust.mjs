@@ -102,6 +102,12 @@ export const cases = {
 		// the overview has the same sheet: question 1 without a click, question 3 in one
 		await act(page, () => page.evaluate(() => void (location.hash = "#/overview")));
 		assert.match(await page.locator(".card.wide h2").first().innerText(), new RegExp(bytes(sheet.rss_bytes).replace(".", "\\.")));
+		// what is absent names the command that would show it; what is there does not
+		await page.locator(".more-data summary").click();
+		const more = await page.locator(".more-data").innerText();
+		assert.match(more, /byteledger serve -p PID/);
+		assert.match(more, /byteledger serve \S+\.blt STORE/);
+		assert.doesNotMatch(more, /Balance/);
 		await act(page, () => page.locator(".balance-line").first().click());
 		assert.match(page.url(), /#\/balance\?s=/);
 		figures.rss_bytes = sheet.rss_bytes;

@@ -65,4 +65,13 @@ test("the command line says the same, and tells apart what no command can say", 
 	assert.equal(c.text, "byteledger report --by function --cost live --at 10s --min-size 64K 'a b.blt'");
 	assert.deepEqual(c.beyond, ["x=rec"]);
 	assert.equal(commandOf({ view: "compare", words: { base: "@10s", at: "end" } }, "f.blt").text, "byteledger diff f.blt@10s f.blt@end");
+	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0" } }, "f.blt", 1, "e.blt").text, "byteledger diff e.blt f.blt");
+	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0@10s" } }, "f.blt", 1, "e.blt").text, "byteledger diff e.blt@10s f.blt");
+	const of = (view: Parameters<typeof commandOf>[0]["view"]) => commandOf({ view, words: { "min-size": "1K" } }, "f.blt", 7).text;
+	assert.equal(of("threads"), "byteledger report --by thread --min-size 1K f.blt");
+	assert.equal(of("blocks"), "byteledger export --to jsonl --min-size 1K f.blt");
+	assert.equal(of("losses"), "byteledger report --min-size 1K f.blt");
+	assert.equal(of("growth"), "byteledger top f.blt");
+	assert.equal(of("sampler"), "byteledger sample -p 7");
+	assert.equal(of("lifetimes"), ""); // no command counts by size and lifetime
 });

@@ -17,7 +17,8 @@ export interface Command {
 	beyond: string[];
 }
 
-export function commandOf(place: Place, file: string, pid: number | null = null): Command {
+/** commandOf - @base: the name of the recording that it is compared with, where that is another one. */
+export function commandOf(place: Place, file: string, pid: number | null = null, base: string | null = null): Command {
 	const words = place.words;
 	if (place.view === "balance")
 		return { text: ["byteledger explain", ...(words.at ? ["--at", shellWord(words.at)] : []), ...(words.by ? ["--by", shellWord(words.by)] : []), shellWord(file)].join(" "), beyond: [] };
@@ -25,9 +26,17 @@ export function commandOf(place: Place, file: string, pid: number | null = null)
 		return { text: `byteledger pages -p ${pid ?? "PID"}`, beyond: [] };
 	if (place.view === "regions")
 		return { text: `byteledger regions -p ${pid ?? "PID"}`, beyond: [] };
-	if (["messages", "connections", "logs"].includes(place.view))
+	if (place.view === "sampler")
+		return { text: `byteledger sample -p ${pid ?? "PID"}`, beyond: [] };
+	if (place.view === "growth")
+		return { text: `byteledger top ${shellWord(file)}`, beyond: [] };
+	if (["messages", "connections", "logs", "lifetimes", "space"].includes(place.view))
 		return { text: "", beyond: [] };
 	const flame = place.view === "flame" || place.view === "treemap" || place.view === "tree";
+	const blocks = place.view === "blocks";
+	// views of one kind of rows, or of none
+	const fixed: Partial<Record<string, string>> = { threads: "thread", source: "line", maps: "", losses: "" };
+	const by = fixed[place.view] ?? words.by ?? "function";
 	const parts = ["byteledger"];
 	const beyond: string[] = [];
 	if (words.base !== undefined) {
@@ -36,21 +45,21 @@ export function commandOf(place: Place, file: string, pid: number | null = null)
 		if (hit && !hit[1] && moment)
 			parts.push("diff", shellWord(`${file}@${moment}`), shellWord(words.at ? `${file}@${words.at}` : file));
 		else
-			parts.push("diff", "BASE", shellWord(words.at ? `${file}@${words.at}` : file));
+			parts.push("diff", shellWord(`${base ?? "BASE"}${moment ? `@${moment}` : ""}`), shellWord(words.at ? `${file}@${words.at}` : file));
 	} else {
-		parts.push(...(flame ? ["export", "--to", "flamegraph"] : ["report"]));
+		parts.push(...(flame ? ["export", "--to", "flamegraph"] : blocks ? ["export", "--to", "jsonl"] : ["report"]));
 	}
 	for (const word of OPTIONS) {
-		const value = words[word] ?? (word === "by" && !flame ? "function" : undefined);
-		if (value === undefined || (words.base !== undefined && (word === "at" || word === "by")))
+		const value = word === "by" && !flame ? by : words[word];
+		if (!value || (words.base !== undefined && (word === "at" || word === "by")))
 			continue;
-		if (flame && (word === "by" || word === "limit"))
+		if ((flame || blocks) && (word === "by" || word === "limit" || (blocks && word === "cost")))
 			continue;
 		parts.push(`--${word}`, shellWord(value));
 	}
 	if (words.leaked)
 		parts.push("--leaked");
-	if (words.inverted)
+	if (words.inverted && !blocks)
 		parts.push("--inverted");
 	if (words.base === undefined)
 		parts.push(shellWord(file));

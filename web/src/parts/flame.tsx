@@ -119,6 +119,22 @@ export function nameOf(tree: Tree, node: number): string {
 	return plain(tree.answer.frames.short[frame]) || plain(tree.answer.frames.name[frame]) || "?";
 }
 
+/** isPartial - does the box stand for the reason why its stacks end there? */
+function isPartial(tree: Tree, node: number): boolean {
+	return tree.answer.frames.name[tree.frame[node]]?.startsWith("[partial") ?? false;
+}
+/** tear - a zigzag edge at the right end of a box: what is beyond it was not recorded. */
+function tear(c: CanvasRenderingContext2D, right: number, y: number, h: number): void {
+	const teeth = 3;
+	c.beginPath();
+	c.moveTo(right, y);
+	for (let i = 0; i < teeth; i++) {
+		c.lineTo(right - 5, y + ((i + 0.5) * h) / teeth);
+		c.lineTo(right, y + ((i + 1) * h) / teeth);
+	}
+	c.fill();
+}
+
 /** the places of what was drawn last, for tests: the same picture has the same boxes */
 interface Drawn {
 	rows: number;
@@ -241,6 +257,10 @@ export function Flame(props: FlameProps): JSX.Element {
 					c.globalAlpha = 0.45;
 				c.fillRect(from, y, Math.max(to - from - (w > 3 ? 1 : 0), 0.5), h - 1);
 				c.globalAlpha = 1;
+				if (w > 8 && tree.frame[node] >= 0 && isPartial(tree, node)) {
+					c.fillStyle = last = theme.bg;
+					tear(c, to - (w > 3 ? 1 : 0), y, h - 1);
+				}
 				if (node === props.selected) {
 					labels.push({ x: from, y, w: to - from, text: "\u0000", right: "", faded: false, hit: false });
 				}

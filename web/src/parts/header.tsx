@@ -2,8 +2,7 @@
 // What is looked at, how fresh it is, whether it can be trusted; find, share, theme, help.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { copy, fileStem, go, head, known, link, offered, place, say, source, sourceName, switchSource } from "../app.ts";
-import { commandOf } from "../lib/command.ts";
+import { commandHere, copy, fileStem, go, head, known, link, offered, place, say, source, sourceName, switchSource } from "../app.ts";
 import { themeChoice } from "../lib/colours.ts";
 import { baseName, bytes, count, duration, moment, plain, wall } from "../lib/format.ts";
 import { isFrozen, momentNs, momentWord, type Clock } from "../lib/moments.ts";
@@ -201,7 +200,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 							</button>
 						</li>
 						<li>
-							<button type="button" onClick={() => (void copy(commandOf(place.get(), from ? from.name : "FILE").text, "command"), close())}>
+							<button type="button" onClick={() => (void copy(commandHere().text, "command"), close())}>
 								Copy command
 							</button>
 						</li>

@@ -218,6 +218,11 @@ export function NodePanel(props: { tree: Tree; node: number; unit: string; onZoo
 								Blocks
 							</a>
 						)}
+						{offered("space", from) && facts.name && (
+							<a class="button" href={link({ "function-regex": words["function-regex"] ?? regexOf(facts.name), s: undefined }, "space")} title="where in memory the live blocks of stacks through this function lie">
+								Mapping
+							</a>
+						)}
 						{offered("source", from) && facts.file && (
 							<a class="button" href={link({ f: fileKey(tree.answer.files[tree.answer.frames.file[tree.frame[node]]]), s: undefined }, "source")} title="the file, with figures beside each line (u)">
 								Source

@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { bytes, count, moment } from "../lib/format.ts";
 import type { Colours } from "../lib/colours.ts";
+import { withGaps } from "../lib/gaps.ts";
 
 export interface Line {
 	name: string;
@@ -41,11 +42,12 @@ export function plotTimeline(
 		drawn: (u: uPlot) => void;
 	},
 ): Plot {
-	const seconds = times.map((t) => t / 1e9);
+	const whole = withGaps(times, lines);
+	const seconds = whole.times.map((t) => t / 1e9);
 	const data: (number | null)[][] = [seconds];
 	const series: uPlot.Series[] = [{}];
 	const bands: uPlot.Band[] = [];
-	for (const line of lines) {
+	for (const line of whole.lines) {
 		const scale = line.rate ? "r" : "b";
 		const max = line.max ?? line.last;
 		data.push(max);

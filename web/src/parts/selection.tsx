@@ -2,7 +2,7 @@
 // The selection as chips: every view reads the same words.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { costOf, go, head, place } from "../app.ts";
+import { baseLabel, costOf, go, head, known, place } from "../app.ts";
 import { amount, percent, plain, tail } from "../lib/format.ts";
 import { COSTS, TERMS } from "../lib/terms.ts";
 import { transforms, type Word, type Words } from "../lib/url.ts";
@@ -10,6 +10,8 @@ import { useStore } from "../lib/store.ts";
 import { Explained, Menu } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 
+/** Views without a cost: they count blocks, or bytes that are live. What is a row of them they say themselves, but Growth. */
+const WITHOUT_COST = new Set(["growth", "blocks", "lifetimes", "maps", "space", "losses"]);
 const BYS = ["function", "module", "file", "line", "stack", "thread"];
 const FILTERS: { word: Word; label: string; hint: string; chip: string }[] = [
 	{ word: "function-regex", label: "stacks through a function", hint: "POSIX extended, on demangled names", chip: "function ~" },
@@ -66,8 +68,12 @@ function Field(props: { word: Word; label: string; hint: string; close: () => vo
 export function SelectionBar(): JSX.Element {
 	const { words, view } = useStore(place);
 	const answer = useStore(head);
+	useStore(known);
 	const [open, setOpen] = useState(false);
 	const cost = costOf(words);
+	const costs = !WITHOUT_COST.has(view);
+	const merges = view === "growth" ? BYS.slice(0, 4) : costs && view !== "threads" ? BYS : [];
+	const whole = view === "space" ? "end" : !costs ? "any time" : cost === "live" ? "end" : cost === "peak" ? "peak" : "any time";
 	const unapplied = new Map((answer?.unapplied ?? []).map((u) => [u.word.split("=")[0], u.why]));
 	const chip = (word: Word, text: string): JSX.Element => (
 		<span key={word} class={`chip set ${unapplied.has(word) ? "struck" : ""}`} title={unapplied.get(word)}>
@@ -87,11 +93,12 @@ export function SelectionBar(): JSX.Element {
 	return (
 		<div class={`selection ${open ? "open" : ""}`} role="toolbar" aria-label="selection">
 			<button type="button" class="selection-sum" aria-expanded={open} onClick={() => setOpen(!open)}>
-				{COSTS.find((c) => c.value === cost)?.label ?? cost} · {words.at ?? (cost === "peak" ? "at the peak" : "whole run")}
+				{costs ? `${COSTS.find((c) => c.value === cost)?.label ?? cost} · ` : ""}
+				{words.at ?? (whole === "peak" ? "at the peak" : whole === "end" ? "at the end" : "whole run")}
 				{set ? ` · ${set} filter${set === 1 ? "" : "s"}` : ""} <span aria-hidden="true">▾</span>
 			</button>
 			<div class="selection-chips">
-				<label class="chip select" title={TERMS[COSTS.find((c) => c.value === cost)?.term ?? "live"]}>
+				{costs && <label class="chip select" title={TERMS[COSTS.find((c) => c.value === cost)?.term ?? "live"]}>
 					<span class="second">cost</span>
 					<select id="cost" aria-label="cost" value={cost} onChange={(e) => go({ cost: e.currentTarget.value, sort: undefined })}>
 						{COSTS.map((c) => (
@@ -100,12 +107,12 @@ export function SelectionBar(): JSX.Element {
 							</option>
 						))}
 					</select>
-				</label>
+				</label>}
 				<Menu
 					title="the moment"
 					label={
 						<>
-							<span class="second">at</span> {words.at ? plain(words.at) : cost === "live" ? "end" : cost === "peak" ? "peak" : "any time"} <span aria-hidden="true">▾</span>
+							<span class="second">at</span> {words.at ? plain(words.at) : whole} <span aria-hidden="true">▾</span>
 						</>
 					}
 				>
@@ -125,21 +132,21 @@ export function SelectionBar(): JSX.Element {
 						</>
 					)}
 				</Menu>
-				<label class="chip select" title="what is one row or box">
+				{merges.length > 0 && <label class="chip select" title="what is one row or box">
 					<span class="second">by</span>
 					<select id="by" aria-label="merged by" value={words.by ?? "function"} onChange={(e) => go({ by: e.currentTarget.value, n: undefined, s: undefined, sort: undefined, cursor: undefined })}>
-						{BYS.map((b) => (
+						{merges.map((b) => (
 							<option key={b} value={b}>
 								{b}
 							</option>
 						))}
 					</select>
-				</label>
-				<button type="button" class="chip" aria-pressed={!!words.inverted} title="from main inwards, or from the allocating function outwards (i)" onClick={() => go({ inverted: words.inverted ? undefined : "1", n: undefined, s: undefined })}>
+				</label>}
+				{costs && view !== "threads" && <button type="button" class="chip" aria-pressed={!!words.inverted} title="from main inwards, or from the allocating function outwards (i)" onClick={() => go({ inverted: words.inverted ? undefined : "1", n: undefined, s: undefined })}>
 					<Icon name="flip" size={14} /> {words.inverted ? "callees on top" : "callers on top"}
-				</button>
+				</button>}
 				{words.leaked && chip("leaked", "never freed")}
-				{words.base && chip("base", `compared with ${plain(words.base)}`)}
+				{words.base && chip("base", `compared with ${baseLabel(words.base)}`)}
 				{filters.map((f) => chip(f.word, `${f.chip} ${tail(plain(words[f.word]), 40)}`))}
 				{xs.map((x, i) => (
 					<span key={x + i} class={`chip set ${unapplied.has("x") ? "struck" : ""}`} title={unapplied.get("x")}>

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { api, copy, download, fileStem, go, head, place, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import { colours, type Colours } from "../lib/colours.ts";
-import { bytes, count, csvCell, duration, exact, grouped, moment, percent, plain, signed } from "../lib/format.ts";
+import { bytes, csvCell, duration, exact, grouped, moment, percent, plain, plural, signed } from "../lib/format.ts";
 import { svgOf, savePng } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { CLASSES } from "../lib/terms.ts";
@@ -251,7 +251,7 @@ function SheetBody(props: { sheet: Sheet }): JSX.Element {
 												<Explained term="" more={meta?.text}>{meta?.label ?? plain(c.name)}</Explained>
 											</button>
 											{!many && meta?.label !== first.label && <span class="where"> {plain(first.label)}</span>}
-											{first.stacks.length > 0 && <span class="second small-text"> {count(first.stacks.length + (first.folded_stacks ?? 0))} {words.by === "stack" ? "stacks" : `${words.by ?? "function"}s`}</span>}
+											{first.stacks.length > 0 && <span class="second small-text"> {plural(first.stacks.length + (first.folded_stacks ?? 0), words.by ?? "function")}</span>}
 											</div>
 										</th>
 										<td class="num" title={exact(c.bytes, "bytes")}>
@@ -420,7 +420,7 @@ function LinePanel(props: { line: SheetLine; rss: number; stacks: SheetStack[] }
 									<b title={exact(s.bytes, "bytes")}>{bytes(s.bytes)}</b>
 									<span class="name">{s.frames.length ? s.frames.slice(0, 3).map((f) => shortName(frameName(f))).join(" ← ") : plain(s.name ?? "unknown")}</span>
 									<span class="second small-text">
-										{s.blocks ? `${count(s.blocks)} blocks` : ""}
+										{s.blocks ? plural(s.blocks, "block") : ""}
 										{s.alone_bytes ? ` · alone on ${bytes(s.alone_bytes)}` : ""}
 										{s.age_ns?.[1] ? ` · half younger than ${duration(s.age_ns[1])}` : ""}
 									</span>

@@ -6,7 +6,7 @@ import { api, download, fileStem, go, head, link, place, saveRows } from "../app
 import { ask, useAnswer } from "../api/client.ts";
 import type { BlocksAnswer, HistogramAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
-import { bytes, count, csvCell, duration, exact, grouped, moment, percent, plain } from "../lib/format.ts";
+import { bytes, count, csvCell, duration, exact, grouped, moment, percent, plain, plural } from "../lib/format.ts";
 import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
@@ -125,7 +125,7 @@ export function Blocks(props: ViewProps): JSX.Element {
 						/>
 					) : (
 						<Empty>
-							<b>{culled ? "Sums only: short-lived blocks were culled." : "No block in this selection."}</b>
+							<b>{culled ? "Sums only: short-lived blocks were culled." : answer.data?.scanned ? `${plural(answer.data.scanned, "block")} were made, none is in this selection.` : "No block in this selection."}</b>
 							<p>Take a filter away above, or choose another moment.</p>
 						</Empty>
 					)

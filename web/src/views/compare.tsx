@@ -2,7 +2,7 @@
 // Two moments, or two recordings, by symbol: what is new, gone, grown, shrunk.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { api, costOf, download, fileStem, go, head, known, place, source } from "../app.ts";
+import { api, baseLabel, costOf, download, fileStem, go, head, known, place, source } from "../app.ts";
 import { useAnswer, type Answer } from "../api/client.ts";
 import type { TreeAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
@@ -223,7 +223,7 @@ function Sides(props: ViewProps): JSX.Element {
 	);
 	return (
 		<div class="sides">
-			{side(then, left, `before, ${plain(words.base)}`)}
+			{side(then, left, `before, ${baseLabel(words.base!)}`)}
 			{side(now, right, `now, ${plain(words.at ?? "at its own moment")}`)}
 		</div>
 	);
@@ -292,7 +292,7 @@ export function CompareView(props: ViewProps): JSX.Element {
 					))}
 				</span>
 				<span class="second">
-					{costOf(words)} at {words.at ?? "its own moment"} against {plain(words.base)}
+					{costOf(words)} at {words.at ?? "its own moment"} against {baseLabel(words.base)}
 				</span>
 			</div>
 			{form === "table" ? <TableView {...props} /> : form === "side by side" ? <Sides {...props} /> : <Diff {...props} />}

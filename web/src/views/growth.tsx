@@ -76,10 +76,10 @@ export function Growth(props: ViewProps): JSX.Element {
 			},
 		},
 		{ key: "bytes_per_hour", label: <Explained term="growth">per hour</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).bytes_per_hour[r.i], cell: (r) => <b class={verdictClass(g(r).verdict[r.i])}>{g(r).bytes_per_hour[r.i] === null ? "-" : signed(Math.round(g(r).bytes_per_hour[r.i]!), "bytes")}</b> },
-		{ key: "points", label: "live, over the range", width: "136px", cell: (r) => <Spark points={g(r).points[r.i]} width={120} height={22} colour={g(r).verdict[r.i] === "growing" ? theme.grown : theme.link} /> },
+		{ key: "points", label: "live, over the range", width: "150px", cell: (r) => <Spark points={g(r).points[r.i]} width={120} height={22} colour={g(r).verdict[r.i] === "growing" ? theme.grown : theme.link} /> },
 		{ key: "live_bytes", label: <Explained term="live">live at its end</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).live_bytes[r.i], cell: (r) => bytes(g(r).live_bytes[r.i]) },
 		{ key: "verdict", label: "verdict", width: "90px", text: (r) => g(r).verdict[r.i], cell: (r) => <span class={verdictClass(g(r).verdict[r.i])}>{plain(g(r).verdict[r.i])}</span> },
-		{ key: "why", label: "because", width: "minmax(200px, 0.8fr)", text: (r) => g(r).why[r.i], cell: (r) => <span class="second" title={plain(g(r).why[r.i])}>{plain(g(r).why[r.i])}</span> },
+		{ key: "why", label: "because", width: "minmax(200px, 1.1fr)", text: (r) => g(r).why[r.i], cell: (r) => <span class="second" title={plain(g(r).why[r.i])}>{plain(g(r).why[r.i])}</span> },
 	];
 	props.expose({
 		loaded: answer.data ? `${grouped(total)} rows` : "",

@@ -231,6 +231,37 @@ export function familyOf(sources: Source[], from: Source): { source: Source; dep
 	return list.length > 1 ? list : null;
 }
 
+/** MoreData - views that are absent here, and the command that would have recorded, or shows, what they show. */
+function MoreData(props: { from: Source }): JSX.Element | null {
+	const { from } = props;
+	const running = from.ended === false;
+	const pid = running && from.pid ? String(from.pid) : "PID";
+	const program = baseName(plain(from.exe ?? "")) || "PROGRAM";
+	const list: [boolean, string, string][] = [
+		[offered("balance", from), "Balance: RSS as lines that add up", running ? `byteledger explain -p ${pid}` : `byteledger run -- ${program} …`],
+		[offered("regions", from), "Regions: a running process by mapping", `byteledger serve -p ${pid}`],
+		[offered("pages", from), "Pages: who touched each resident page", `byteledger pages --serve -p ${pid}`],
+		[offered("sampler", from), "Sampler: a running process without a restart", `byteledger sample --serve -p ${pid}`],
+		[offered("messages", from), "Messages, Connections, Logs of a node, on this time axis", `byteledger serve ${baseName(plain(from.name)) || "FILE"} STORE`],
+	];
+	const absent = list.filter(([there]) => !there);
+	return absent.length ? (
+		<details class="more-data">
+			<summary>More data: what would record it</summary>
+			<dl>
+				{absent.map(([, what, command]) => (
+					<>
+						<dt key={what}>{what}</dt>
+						<dd>
+							<code>{command}</code>
+						</dd>
+					</>
+				))}
+			</dl>
+		</details>
+	) : null;
+}
+
 const READ_MAX = 200;
 
 function Family(props: { from: Source; stamp: number }): JSX.Element | null {
@@ -334,7 +365,7 @@ export function Overview(props: ViewProps): JSX.Element {
 							{t.peak_rss_bytes ? <Figure label="peak RSS" term="peak_rss" value={t.peak_rss_bytes} unit="bytes" more="the kernel's own figure" /> : null}
 							<Figure label="allocations" term="allocations" value={t.allocations} unit="blocks" more={`${bytes(t.allocated_bytes)} in all`} href={link({ cost: "allocations", at: undefined }, "flame")} />
 							<Figure label="temporary" term="temporary" value={t.temporary_allocations} unit="blocks" more={percent(t.temporary_allocations, t.allocations)} href={link({ cost: "temporary", at: undefined, inverted: "1" }, "flame")} />
-							<Figure label={s.ended ? "leaked" : "live now"} term="leaked" value={t.leaked_bytes} unit="bytes" more={`${count(t.leaked_allocations)} blocks`} href={link({ cost: "leaked", at: undefined }, "flame")} />
+							<Figure label={s.ended ? "leaked" : "live now"} term="leaked" value={t.leaked_bytes} unit="bytes" more={plural(t.leaked_allocations, "block")} href={link({ cost: "leaked", at: undefined }, "flame")} />
 							<Figure label="runtime" term="runtime" value={s.process.runtime_ns} unit="ns" more={`${count(t.threads)} ${t.threads === 1 ? "thread" : "threads"}, ${count(t.stacks)} stacks`} />
 						</div>
 						<div class="cards facing">
@@ -385,7 +416,7 @@ export function Overview(props: ViewProps): JSX.Element {
 									<dt>file</dt>
 									<dd class="wrap">{plain(from.name)}</dd>
 								</dl>
-								{!offered("balance", from) && <p class="second small-text">More data: <code>byteledger explain -p PID</code> breaks RSS down to the last byte, <code>byteledger regions -p PID</code> by mapping.</p>}
+								<MoreData from={from} />
 							</section>
 							</div>
 						</div>

@@ -6,7 +6,7 @@ import { api, costOf, download, fileStem, go, head, link, place, saveRows } from
 import { useAnswer } from "../api/client.ts";
 import type { AddressAnswer, Head, MapsAnswer, Named, SourceAnswer, SpaceAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
-import { amount, bytes, count, csvCell, duration, exact, grouped, moment, plain } from "../lib/format.ts";
+import { amount, bytes, count, csvCell, duration, exact, grouped, moment, plain, plural } from "../lib/format.ts";
 import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { COSTS } from "../lib/terms.ts";
@@ -264,7 +264,7 @@ export function Space(props: ViewProps): JSX.Element {
 	const there = !!answer.data?.strips.length;
 	props.expose({
 		json: answer.of ?? undefined,
-		loaded: answer.data ? `${count(answer.data.strips_total)} strips` : "",
+		loaded: answer.data ? plural(answer.data.strips_total, "strip") : "",
 		svg: there ? () => save("svg") : undefined,
 		png: there ? () => save("png") : undefined,
 		csv: there ? () => saveRows("space", [["strip_start", "cell", "address", "cell_bytes", "used_bytes"], ...answer.data!.strips.flatMap((s) => s.used.map((used, i) => [s.start, i, `0x${(BigInt(s.start) + BigInt(i) * BigInt(s.cell_bytes)).toString(16)}`, s.cell_bytes, used]).filter((r) => r[4]))]) : undefined,

@@ -240,7 +240,7 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 		if (words.base && has("base")) {
 			const baseKey = inclusive && has("base_inclusive") ? "base_inclusive" : "base";
 			list.push({
-				key: "delta", label: <Explained term="delta">change</Explained>, width: "110px", right: true, sortable: true,
+				key: "delta", label: <Explained term="delta">change</Explained>, width: "124px", right: true, sortable: true,
 				text: (r) => (number(r, mainKey) ?? 0) - (number(r, baseKey) ?? 0),
 				cell: (r) => {
 					const d = (number(r, mainKey) ?? 0) - (number(r, baseKey) ?? 0);
