@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "out/text_impl.h"
 
 #define NAME_LEAST 10  /* columns of a name that a place may stand beside */
+#define VIA_LEAST 14   /* columns of " via NAME" that say anything */
 #define ALIKE_MAX 1000 /* rows that are compared with each other */
 #define ROWS_ANYWAY 3  /* beyond these, call paths of less than a thousandth are only counted */
 
@@ -289,7 +291,7 @@ static void put_row(struct page *page, const struct prof *prof, const struct cos
 {
 	size_t left = text_amount(page, cost, view_cost_of(self, cost), whole);
 	size_t room = page->width > left ? page->width - left : 1;
-	CLEANUP(buf_fini) struct buf name = { 0 }, place = { 0 }, extra = { 0 };
+	CLEANUP(buf_fini) struct buf name = { 0 }, place = { 0 }, extra = { 0 }, via = { 0 };
 	const struct view_frame *who = line->count ? &line->frames[line->who] : NULL;
 	if (who)
 		text_frame_name(&name, who, page->ascii);
@@ -302,8 +304,8 @@ static void put_row(struct page *page, const struct prof *prof, const struct cos
 	else
 		put_detail(&extra, prof, self, cost);
 	if (line->via < line->count && line->frames[line->via].function) {
-		buf_puts(&extra, " via ");
-		text_frame_name(&extra, &line->frames[line->via], page->ascii);
+		buf_puts(&via, " via ");
+		text_frame_name(&via, &line->frames[line->via], page->ascii);
 	}
 	size_t place_columns = place.len ? text_columns(buf_cstr(&place)) : 0;
 	int beside = place_columns && place_columns + 2 + NAME_LEAST <= room;
@@ -316,9 +318,13 @@ static void put_row(struct page *page, const struct prof *prof, const struct cos
 		used += 2 + text_put_place(page, buf_cstr(&place), room - used - 2);
 	}
 	if (used + 10 < room) {
+		size_t left_over = room - used - 2, plain = text_columns(buf_cstr(&extra));
+		/* all of it, or enough to know it by */
+		if (plain + MIN(text_columns(buf_cstr(&via)), VIA_LEAST) <= left_over)
+			buf_puts(&extra, buf_cstr(&via));
 		buf_puts(page->to, "  ");
 		page_tint(page, TINT_DIM);
-		page_text(page, buf_cstr(&extra), room - used - 2);
+		page_text(page, buf_cstr(&extra), left_over);
 		page_tint(page, TINT_PLAIN);
 	}
 	buf_putc(page->to, '\n');
