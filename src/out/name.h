@@ -11,5 +11,10 @@
  * Appends to @to.
  */
 void text_short_name(struct buf *to, const char *function, int ascii);
+/**
+ * text_name_within() - all of @function, escaped, if @columns are enough for it; else its short
+ * name, without outer scopes and cut at the end where that is too long, too. Appends to @to.
+ */
+void text_name_within(struct buf *to, const char *function, size_t columns, int ascii);
 
 #endif

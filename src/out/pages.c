@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "out/name.h"
 
 #define MISSING_ROWS 8
+#define NAME_LEAST 16 /* columns of a function's name, whatever else the line has */
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
@@ -273,12 +275,16 @@ static void put_node(struct printing *p, const struct pages_node *node, int inde
 	size_t start = p->to->len;
 	buf_printf(p->to, "%10s %7s  %*s", text_bytes(text, node->bytes),
 		   text_percent(share, node->bytes, p->whole), indent < 40 ? indent : 40, "");
+	CLEANUP(buf_fini) struct buf where = { 0 };
+	buf_puts(&where, "  ");
+	text_escape(&where, node->frame->module->name, p->opt->ascii);
+	size_t used = text_columns(buf_cstr(p->to) + start) + text_columns(buf_cstr(&where));
+	size_t room = (size_t)p->width > used + NAME_LEAST ? (size_t)p->width - used : NAME_LEAST;
 	if (node->symbol)
-		text_escape(p->to, node->symbol->function, p->opt->ascii);
+		text_name_within(p->to, node->symbol->function, room, p->opt->ascii);
 	else
 		buf_printf(p->to, "0x%llx", (unsigned long long)node->frame->offset);
-	buf_puts(p->to, "  ");
-	text_escape(p->to, node->frame->module->name, p->opt->ascii);
+	buf_puts(p->to, buf_cstr(&where));
 	end_line(p, start);
 }
 

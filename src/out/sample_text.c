@@ -12,9 +12,12 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "out/name.h"
 #include "out/sample_impl.h"
 #include "out/text_impl.h"
 #include "view/view.h"
+
+#define NAME_LEAST 16 /* columns of a function's name, whatever else the line has */
 
 #define RULE_COLUMNS 80
 #define BAR_MAX 50
@@ -68,22 +71,32 @@ void sample_histogram(struct buf *to, const double *size, double bytes, double c
 		   sample_whole(count));
 }
 
-static void put_symbol(struct buf *to, const struct symbol *symbol, const char *module)
+/* Where stays whole in @width columns (0: as many as it takes): the function's name gives way. */
+static void put_symbol(struct buf *to, const struct symbol *symbol, const char *module,
+		       size_t width)
 {
-	text_escape(to, symbol->function ? symbol->function : "?", 0);
+	CLEANUP(buf_fini) struct buf where = { 0 };
+	const char *function = symbol->function ? symbol->function : "?";
 	if (module && module[0]) {
-		buf_puts(to, " (");
-		text_escape(to, module, 0);
-		buf_putc(to, ')');
+		buf_puts(&where, " (");
+		text_escape(&where, module, 0);
+		buf_putc(&where, ')');
 	}
 	if (symbol->file) {
-		buf_putc(to, ' ');
-		text_escape(to, symbol->file, 0);
+		buf_putc(&where, ' ');
+		text_escape(&where, symbol->file, 0);
 		if (symbol->line)
-			buf_printf(to, ":%u", symbol->line);
+			buf_printf(&where, ":%u", symbol->line);
 	}
 	if (symbol->inlined)
-		buf_puts(to, " (inlined)");
+		buf_puts(&where, " (inlined)");
+	size_t used = text_columns(buf_cstr(to)) + text_columns(buf_cstr(&where));
+	if (width)
+		text_name_within(to, function,
+				 width > used + NAME_LEAST ? width - used : NAME_LEAST, 0);
+	else
+		text_escape(to, function, 0);
+	buf_puts(to, buf_cstr(&where));
 }
 
 /* One frame with what is inlined there; wrappers of the allocator at the inner end are left out. */
@@ -100,7 +113,7 @@ static void put_frame(struct buf *to, const struct prof *prof, const struct samp
 		if (f && i < f->symbol_count) {
 			if (innermost && view_is_wrapper(f->symbols[i].function))
 				continue;
-			put_symbol(&line, &f->symbols[i], module);
+			put_symbol(&line, &f->symbols[i], module, width);
 		} else if (module && module[0]) {
 			text_escape(&line, module, 0);
 			buf_printf(&line, "+0x%" PRIx64, frame->offset);

@@ -2,6 +2,7 @@
 /* text_name.c - long names made short, and what a name says about a frame. */
 #include <ctype.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "out/text_impl.h"
 
@@ -223,6 +224,23 @@ const char *text_inner_name(const char *name, size_t columns)
 		name = at + 2;
 	}
 	return name;
+}
+
+void text_name_within(struct buf *to, const char *function, size_t columns, int ascii)
+{
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	text_escape(&name, function, ascii);
+	if (text_columns(buf_cstr(&name)) > columns) {
+		buf_clear(&name);
+		text_short_name(&name, function, ascii);
+	}
+	const char *inner = text_inner_name(buf_cstr(&name), columns);
+	const char *dots = ascii ? ".." : "\xe2\x80\xa6";
+	if (text_columns(inner) > columns) {
+		buf_put(to, inner, text_fit(inner, columns - MIN(columns, text_columns(dots))));
+		inner = dots;
+	}
+	buf_puts(to, inner);
 }
 
 void text_frame_name(struct buf *to, const struct view_frame *frame, int ascii)

@@ -87,6 +87,30 @@ static void outer_template_arguments_tell_functions_apart(void **state)
 	assert_string_equal(buf_cstr(&b), "f<unbalanced");
 }
 
+static void a_name_gives_way_only_where_there_is_no_room_for_it(void **state)
+{
+	static const struct {
+		size_t columns;
+		const char *shown;
+	} cases[] = {
+		{ 80, "v8::internal::Heap::Allocate(unsigned long, int)" },
+		{ 48, "v8::internal::Heap::Allocate(unsigned long, int)" },
+		{ 47, "v8::internal::Heap::Allocate" },
+		{ 20, "Heap::Allocate" },
+		{ 8, "Allocate" },
+		{ 6, "Allo.." },
+		{ 1, ".." },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct buf b = { 0 };
+		text_name_within(&b, "v8::internal::Heap::Allocate(unsigned long, int)",
+				 cases[i].columns, 1);
+		assert_string_equal(buf_cstr(&b), cases[i].shown);
+		buf_fini(&b);
+	}
+}
+
 static void names_cannot_steer_the_terminal(void **state)
 {
 	(void)state;
@@ -480,6 +504,7 @@ int main(void)
 		cmocka_unit_test(names_lose_what_nobody_reads),
 		cmocka_unit_test(scopes_are_left_off_from_outside_where_room_is_short),
 		cmocka_unit_test(outer_template_arguments_tell_functions_apart),
+		cmocka_unit_test(a_name_gives_way_only_where_there_is_no_room_for_it),
 		cmocka_unit_test(names_cannot_steer_the_terminal),
 		cmocka_unit_test(frames_are_told_apart_by_their_names),
 		cmocka_unit_test(numbers_keep_three_digits),
