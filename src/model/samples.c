@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ONE 1.1    /* window that has nearly all of the weight */
 #define UNSEEN 0.2 /* by how much a time that was not seen may differ from that before */
 
 struct samples *samples_new(struct err *err)
@@ -29,6 +30,7 @@ void samples_free(struct samples *s)
 		free(s->rows[i].base);
 		free(s->rows[i].open);
 		free(s->rows[i].mark);
+		free(s->rows[i].last);
 	}
 	free(s->rows);
 	free(s->frames);
@@ -248,15 +250,18 @@ static double drawn(double raw, double mark, double times)
 /*
  * By how much windows are off what their weights would have them, squared. What is told goes with
  * their work, or with their time: one in which the processes did not get to run is off by nothing
- * in the former case, and by all that it would have had in the latter.
+ * in the former case, and by all that it would have had in the latter. *@alike: how many windows of
+ * one weight tell as much.
  */
-static double off(const struct samples *s, const struct sample_spread *spread, double had)
+static double off(const struct samples *s, const struct sample_spread *spread, double had,
+		  double *alike)
 {
 	double by_work = s->work > 0 ? s->by_work : 0, by_time = 1 - by_work;
 	double work = by_work > 0 ? by_work / s->work : 0, time = by_time / s->time;
 	double crossed = work * spread->crossed_work + time * spread->crossed_time;
 	double weights = work * work * s->work_squares + 2 * work * time * s->work_times +
 			 time * time * s->time_squares;
+	*alike = weights > 0 ? 1 / weights : 1;
 	return spread->squares - 2 * had * crossed + had * had * weights;
 }
 
@@ -273,7 +278,9 @@ static double differing(const struct samples *s, const struct sample_spread *spr
 	double alone = all > 1 ? seen * seen * (all - 1) * (all - 1) : 0;
 	if (n <= 1 || s->time <= 0)
 		return alone;
-	double squares = off(s, spread, t.open + (t.raw - t.mark) * s->times);
+	double squares = off(s, spread, t.open + (t.raw - t.mark) * s->times, &n);
+	if (n < ONE)
+		return alone;
 	double wider = 1 + 5.5 / ((n - 1) * (n - 1));
 	double between = squares > 0 ? n / (n - 1) * squares * k * k * wider * wider : 0;
 	return between < alone ? between : alone;
@@ -371,28 +378,29 @@ static int keep_parts(struct sample_row *row, struct err *err)
 	return 0;
 }
 
-static void end_window(const struct samples *s, struct sample_spread *spread, struct terms t,
-		       double draws, double work, double time)
+static void end_window(struct sample_spread *spread, double seen, double times, double draws,
+		       double work, double time)
 {
-	double had = (t.raw - t.mark) * s->times;
-	spread->seen += t.raw - t.mark;
+	double had = seen * times;
+	spread->seen += seen;
 	spread->draws += draws;
 	spread->squares += had * had;
 	spread->crossed_work += had * work;
 	spread->crossed_time += had * time;
 }
 
-#define STANDS_FOR(x) open->x += (raw->x - mark->x) * s->times
+#define STANDS_FOR(x) open->x += (raw->x - mark->x) * times
 
-static void end_row_window(const struct samples *s, struct sample_row *row, double work,
+/* What came from @mark to @raw stands for @times as much. */
+static void end_row_window(struct sample_row *row, const struct sample_figures *raw,
+			   const struct sample_figures *mark, double times, double work,
 			   double time)
 {
-	const struct sample_figures *raw = &row->raw, *mark = row->mark;
 	struct sample_figures *open = row->open;
-	end_window(s, &row->bytes_spread, bytes_of(row),
-		   drawn(raw->error_bytes, mark->error_bytes, s->times), work, time);
-	end_window(s, &row->count_spread, count_of(row),
-		   drawn(raw->error_count, mark->error_count, s->times), work, time);
+	end_window(&row->bytes_spread, raw->bytes - mark->bytes, times,
+		   drawn(raw->error_bytes, mark->error_bytes, times), work, time);
+	end_window(&row->count_spread, raw->count - mark->count, times,
+		   drawn(raw->error_count, mark->error_count, times), work, time);
 	STANDS_FOR(count);
 	STANDS_FOR(bytes);
 	STANDS_FOR(freed_count);
@@ -402,7 +410,16 @@ static void end_row_window(const struct samples *s, struct sample_row *row, doub
 		STANDS_FOR(size[i]);
 	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
 		STANDS_FOR(life[i]);
-	*row->mark = *raw;
+}
+
+static void count_window(struct samples *s, double work, double time)
+{
+	s->windows++;
+	s->work += work;
+	s->time += time;
+	s->work_squares += work * work;
+	s->time_squares += time * time;
+	s->work_times += work * time;
 }
 
 int samples_window(struct samples *s, double work, double time, struct err *err)
@@ -410,17 +427,57 @@ int samples_window(struct samples *s, double work, double time, struct err *err)
 	work *= s->times;
 	time *= s->times;
 	for (size_t i = 0; i < s->row_count; i++) {
-		int rc = keep_parts(&s->rows[i], err);
+		struct sample_row *row = &s->rows[i];
+		int rc = keep_parts(row, err);
 		if (rc < 0)
 			return rc;
-		end_row_window(s, &s->rows[i], work, time);
+		end_row_window(row, &row->raw, row->mark, s->times, work, time);
+		*row->mark = row->raw;
 	}
-	s->windows++;
-	s->work += work;
-	s->time += time;
-	s->work_squares += work * work;
-	s->time_squares += time * time;
-	s->work_times += work * time;
+	count_window(s, work, time);
+	return 0;
+}
+
+int samples_again(struct samples *s, double times, double work, double time, struct err *err)
+{
+	for (size_t i = 0; i < s->row_count; i++) {
+		struct sample_row *row = &s->rows[i];
+		int rc = row->last ? keep_parts(row, err) : 0;
+		if (rc < 0)
+			return rc;
+		if (row->last)
+			end_row_window(row, row->last, &none, times, work, time);
+		free(row->last);
+		row->last = NULL;
+	}
+	count_window(s, work, time);
+	return 0;
+}
+
+#define CAME(x) last->x = raw->x - mark->x
+
+/* What came since the mark, where anything did. */
+static int keep_last(struct sample_row *row, struct err *err)
+{
+	const struct sample_figures *raw = &row->raw, *mark = row->mark;
+	free(row->last);
+	row->last = NULL;
+	if (raw->count <= mark->count && raw->bytes <= mark->bytes)
+		return 0;
+	struct sample_figures *last = row->last = calloc(1, sizeof(*last));
+	if (!last)
+		return err_set(err, -ENOMEM, "cannot keep samples");
+	CAME(count);
+	CAME(bytes);
+	CAME(freed_count);
+	CAME(freed_bytes);
+	CAME(temporary_count);
+	last->error_bytes = sqrt(drawn(raw->error_bytes, mark->error_bytes, 1));
+	last->error_count = sqrt(drawn(raw->error_count, mark->error_count, 1));
+	for (unsigned i = 0; i < SAMPLES_SIZES; i++)
+		CAME(size[i]);
+	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
+		CAME(life[i]);
 	return 0;
 }
 
@@ -440,6 +497,8 @@ int samples_epoch(struct samples *s, struct err *err)
 	for (size_t i = 0; i < s->row_count; i++) {
 		struct sample_row *row = &s->rows[i];
 		int rc = keep_parts(row, err);
+		if (rc == 0 && s->keeps_last)
+			rc = keep_last(row, err);
 		if (rc < 0)
 			return rc;
 		samples_scale(s, row);

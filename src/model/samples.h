@@ -114,6 +114,8 @@ struct sample_row {
 	 * there when the last window or epoch ended, as the kernel counts.
 	 */
 	struct sample_figures *base, *open, *mark;
+	/* what came in the last epoch, to be told of what follows it; or NULL */
+	struct sample_figures *last;
 	struct sample_spread bytes_spread, count_spread;
 	struct sample_ages ages;
 	/* where samples.keep_blocks; as of the last reading */
@@ -197,6 +199,8 @@ struct samples {
 	double scale_error;
 	/* windows of this epoch: how many, their weights, the squares and products of these */
 	double windows, work, time, work_squares, time_squares, work_times;
+	/* samples_epoch() keeps what came since the epoch began, for samples_again() */
+	int keeps_last;
 	/* how far what is told goes with the work that windows saw; as for the rest, with time */
 	double by_work;
 	/* for how long they were open, of the time before them */
@@ -253,6 +257,12 @@ int samples_window(struct samples *samples, double work, double time, struct err
  * been read just now. -ENOMEM.
  */
 int samples_epoch(struct samples *samples, struct err *err);
+
+/**
+ * samples_again() - what came in the epoch before, kept there, stands for @times as much of this
+ * one, as a window does; once. @work and @time: of what it stands for. -ENOMEM.
+ */
+int samples_again(struct samples *samples, double times, double work, double time, struct err *err);
 
 /** samples_unsure() - the part of a row's errors that all rows share: @bytes and @count of it. */
 void samples_unsure(const struct samples *samples, const struct sample_row *row, double *bytes,

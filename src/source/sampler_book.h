@@ -78,6 +78,14 @@ struct sampler_governor {
 	struct sampler_pace pace;
 	/* of probes that stay in */
 	struct sampler_paced stay;
+	/* calls have become many while they do: what follows is watched as a window is */
+	int watches;
+	/*
+	 * With what the last stay had to end, and its part of what was seen since the glance
+	 * before: the gap that follows begins with it
+	 */
+	struct sampler_window onset;
+	double onset_part;
 	/* of this epoch's windows and the gaps before them; and of that, what they saw all of */
 	double span_ns, seen_ns;
 	/* of windows of late: sums, and what probes took of a CPU at most in one of them */
@@ -111,6 +119,8 @@ int sampler_govern(struct sampler_governor *governor, uint64_t now_ns, struct er
  */
 int sampler_governor_end(struct sampler_governor *governor, int gone, uint64_t now_ns,
 			 struct err *err);
+/** sampler_governor_say() - the text for people, as of now. Of the governor's own. */
+void sampler_governor_say(struct sampler_governor *governor, uint64_t now_ns);
 /** sampler_governor_cost() - fill in what the samples say of cost. */
 void sampler_governor_cost(struct sampler_governor *governor, uint64_t now_ns);
 

@@ -2,8 +2,6 @@
 /* sampler_govern.c - what the probes cost, and what is done when that is more than it may be. */
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -33,6 +31,7 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 #define LEFT 0.25   /* of it: probes that are in go out */
 #define FIRST_NS 5e6
 #define SURE_NS 100000000ull
+#define WATCH_NS 2e6 /* that what is left of the purse lasts where calls become many */
 #define WINDOW_MIN_NS 1e6
 #define WINDOW_MAX_NS 5e8
 #define PRICE_GUESS_NS 300 /* of our own programs, until it is measured */
@@ -155,6 +154,15 @@ static double plan_of(const struct sampler_governor *g, uint64_t now_ns)
 }
 
 /*
+ * Of the gap before a window of @on_ns: what is not its own to tell, as both its ends tell of it.
+ */
+static double first_half(const struct sampler_governor *g, uint64_t now_ns, double on_ns)
+{
+	double gap_ns = (double)(now_ns - g->epoch_ns) - on_ns;
+	return g->onset.on_ns > 0 && gap_ns > 0 ? gap_ns / 2 : 0;
+}
+
+/*
  * What a window sees stands for the time since the one before, as if it had been open for as long
  * as it was to be. What all of this epoch's see stands for more by what they were cut short, each
  * for its part of the time, and by the pace that they have then.
@@ -242,6 +250,24 @@ static int end_epoch(struct sampler_governor *g, uint64_t now_ns, struct err *er
 }
 
 /*
+ * Probes that stay go when calls become many: a gap that follows began when it did because of them,
+ * unlike all others. Of @gap_ns of it that beginning tells, as a window does.
+ */
+static int tell_onset(struct sampler_governor *g, double gap_ns, struct err *err)
+{
+	double times = gap_ns / g->onset.on_ns;
+	int rc = samples_again(g->samples, times * g->onset_part, times * g->onset.run_ns, gap_ns,
+			       err);
+	g->onset.times = times;
+	sampler_pace_add(&g->pace, &g->onset);
+	g->span_ns += gap_ns;
+	g->seen_ns += gap_ns;
+	g->epoch_on_ns += g->onset.on_ns;
+	g->onset.on_ns = 0;
+	return rc;
+}
+
+/*
  * A window ends that stands for the gap before it. Many share a scale: what each tells of the
  * processes' pace is little. They weigh by how long they were, and how long the threads ran that
  * call.
@@ -253,7 +279,14 @@ static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		return rc;
 	const struct sampler_window *w = &g->window;
 	double span_ns = (double)(now_ns - g->epoch_ns);
-	g->samples->times = w->plan_ns > 0 ? span_ns / w->plan_ns : 1;
+	if (g->onset.on_ns > 0) {
+		double half_ns = first_half(g, now_ns, w->on_ns);
+		rc = tell_onset(g, half_ns, err);
+		span_ns -= half_ns;
+	}
+	if (rc < 0)
+		return rc;
+	g->samples->times = w->times;
 	rc = samples_window(g->samples, sampler_window_weight(w), w->on_ns, err);
 	if (rc < 0)
 		return rc;
@@ -288,7 +321,8 @@ static int look(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 /* The kernel wakes us when the purse is spent, however soon that is. */
 static int set_quota(struct sampler_governor *g, struct err *err)
 {
-	double cpus = (double)sysconf(_SC_NPROCESSORS_ONLN);
+	/* before probes that stay have to go there is a look at what comes then */
+	double cpus = fmax((double)sysconf(_SC_NPROCESSORS_ONLN), g->lasting ? 2 : 1);
 	double may = g->purse_ns - LEFT / 2 * purse_full(g);
 	double calls = g->price_ns > 0 ? may / g->price_ns / (cpus > 1 ? cpus : 1) : 0;
 	sampler_woken(g->sampler);
@@ -338,6 +372,16 @@ static double planned_ns(const struct sampler_governor *g)
 					: length;
 }
 
+/* What is known of a gap is for both its ends; those who called when it began are known in it. */
+static void share_gap(struct sampler_window *onset, struct sampler_window *w)
+{
+	onset->off_ns = w->off_ns /= 2;
+	onset->off_run_ns = w->off_run_ns /= 2;
+	onset->known_off_ns = w->known_off_ns /= 2;
+	onset->knows_callers = w->knows_callers;
+	onset->known_called_ns = onset->known_run_ns = onset->called_run_ns;
+}
+
 static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
 	double length = planned_ns(g);
@@ -348,6 +392,8 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		g->window.off_run_ns = (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
 		g->window.known_off_ns = sampler_callers_used(g->sampler);
 		g->window.knows_callers = g->window.known_off_ns >= 0;
+		if (g->onset.on_ns > 0)
+			share_gap(&g->onset, &g->window);
 	}
 	int rc = set_bytes(g, err);
 	double before = g->hits;
@@ -388,6 +434,8 @@ static void note_window(struct sampler_governor *g, uint64_t now_ns)
 	double length = now_ns > g->since_ns ? (double)(now_ns - g->since_ns) : 0;
 	g->window.on_ns = length;
 	g->window.plan_ns = plan_of(g, now_ns);
+	double since_ns = (double)(now_ns - g->epoch_ns) - first_half(g, now_ns, length);
+	g->window.times = g->had_gap && g->window.plan_ns > 0 ? since_ns / g->window.plan_ns : 1;
 	g->window.hits = hits;
 	g->window.price_ns = g->elsewhere_ns;
 	if (!g->window.sleeps_known)
@@ -436,22 +484,33 @@ static void pace_window(struct sampler_governor *g)
 	}
 }
 
+/* What probes took, by which windows are planned; calls that became many are kept in mind, too. */
+static void remember(struct sampler_governor *g, const struct sampler_window *w)
+{
+	double probes_ns = w->hits * w->price_ns, rate = w->on_ns > 0 ? probes_ns / w->on_ns : 0;
+	g->late_on_ns = g->late_on_ns * LATE + w->on_ns;
+	g->late_probes_ns = g->late_probes_ns * LATE + probes_ns;
+	g->windows_probes_ns = g->windows_probes_ns * LATER + probes_ns;
+	g->windows = g->windows * LATER + 1;
+	g->late_most = rate > g->late_most * LATE ? rate : g->late_most * LATE;
+}
+
 static void adapt_length(struct sampler_governor *g)
 {
 	/* probes that stay in hold nobody up, unless they have to go because of that */
 	g->stay = (struct sampler_paced){ .pace = 1 };
-	if (g->stays && !g->lasting)
+	if (g->stays && !g->lasting) {
 		g->stay = sampler_paced_in(&g->window, g->dearer);
+		if (g->watches && g->window.on_ns > 0 && g->window.hits > 0) {
+			g->onset = g->window;
+			remember(g, &g->onset);
+		}
+		g->watches = 0;
+	}
 	if (g->stays)
 		return;
 	sampler_pace_add(&g->pace, &g->window);
-	g->late_on_ns = g->late_on_ns * LATE + g->window.on_ns;
-	g->late_probes_ns = g->late_probes_ns * LATE + g->window.hits * g->window.price_ns;
-	g->windows_probes_ns = g->windows_probes_ns * LATER + g->window.hits * g->window.price_ns;
-	g->windows = g->windows * LATER + 1;
-	double rate =
-		g->window.on_ns > 0 ? g->window.hits * g->window.price_ns / g->window.on_ns : 0;
-	g->late_most = rate > g->late_most * LATE ? rate : g->late_most * LATE;
+	remember(g, &g->window);
 	double length = g->window.on_ns < g->longest_ns ? g->window.on_ns : g->longest_ns;
 	struct sampler_paced paced = sampler_paced(&g->pace);
 	g->dearer = paced.dearer < DEARER_MIN   ? DEARER_MIN
@@ -481,7 +540,11 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	g->on = 0;
 	double before = g->hits;
 	sampler_pause(g->sampler);
+	g->samples->keeps_last = g->onset.on_ns > 0 && !g->had_gap;
+	if (g->samples->keeps_last)
+		g->onset_part = g->onset.hits / g->epoch_hits;
 	rc = g->had_gap ? close_window(g, now_ns, err) : end_epoch(g, now_ns, err);
+	g->samples->keeps_last = 0;
 	/*
 	 * until the last probe was out calls went on to cost, the more the more processes there
 	 * are: that is waited for, too
@@ -509,31 +572,6 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
 	g->until_ns = g->gap_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
 	return rc;
-}
-
-static void say(struct sampler_governor *g, uint64_t now_ns)
-{
-	struct samples *s = g->samples;
-	double on = (double)g->on_ns + (g->on ? (double)(now_ns - g->since_ns) : 0);
-	double whole = (double)(now_ns - g->began_ns);
-	s->duty = whole > 0 && on < whole * 0.98 ? on / whole : 1;
-	s->governed[0] = '\0';
-	if (s->duty < 1)
-		snprintf(s->governed, sizeof(s->governed),
-			 "probes were in for %.3g %% of the time, to keep to the budget: figures "
-			 "are multiplied by what was left out%s",
-			 100 * s->duty,
-			 samples_are_least(s) ? ", and are at least so much: with probes in there "
-						"is time for little else"
-					      : "");
-	if (g->unseen_ns > 0) {
-		size_t len = strlen(s->governed);
-		snprintf(s->governed + len, sizeof(s->governed) - len,
-			 "%sthe last %.1f s were not seen, as calls before cost too much for that, "
-			 "and are "
-			 "taken to be like those before",
-			 len ? "; " : "", g->unseen_ns / 1e9);
-	}
 }
 
 /* A window whose probes stay in: what was seen in it is told as that of any other. */
@@ -584,6 +622,23 @@ static int are_held_up(struct sampler_governor *g)
 	return !w->sleeps_known || w->pending_ns + w->waited_ns > HELD_UP * called_ns;
 }
 
+/*
+ * Probes stay in, and half of what the purse held is spent: if they have to go because of that,
+ * what comes until then is known as what a window sees.
+ */
+static void watch_onset(struct sampler_governor *g, uint64_t now_ns)
+{
+	if (g->watches || g->had_gap)
+		return;
+	note_window(g, now_ns);
+	g->window = (struct sampler_window){ 0 };
+	if (g->tick_ns > 0)
+		sampler_ticks_begin(g->sampler, tick_period(g, WATCH_NS));
+	g->window.sleeps_known = sampler_activity_begin(g->sampler) == 0;
+	g->is_told = 0;
+	g->watches = 1;
+}
+
 /* Probes are in, and a window's time is over or its calls are. */
 static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -621,8 +676,17 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 			return keep_probes(g, err);
 		return end_window(g, err);
 	}
+	if (now_ns < g->until_ns) {
+		watch_onset(g, now_ns);
+		return set_quota(g, err);
+	}
+	if (g->watches) /* it was no more than this */
+		sampler_activity_end(g->sampler);
+	g->watches = 0;
 	note_window(g, now_ns);
-	if (g->had_gap && (rc = close_window(g, now_ns, err)) >= 0)
+	if (g->had_gap)
+		rc = close_window(g, now_ns, err);
+	if (rc >= 0 && g->epoch_hits > 0)
 		rc = end_epoch(g, now_ns, err);
 	g->until_ns = now_ns + GLANCE_NS;
 	if (rc >= 0)
@@ -644,16 +708,26 @@ int sampler_govern(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	/* a window that ends where the purse is full begins again at once: links change */
 	if (!rc && !g->on && clock_ns(CLOCK_MONOTONIC) >= g->until_ns)
 		rc = begin_window(g, now_ns, err);
-	say(g, now_ns);
+	sampler_governor_say(g, now_ns);
 	return rc;
 }
 
-/* The time since the last window was like that before it. */
-static void go_on(struct sampler_governor *g, uint64_t now_ns)
+/* The time since the last window was like that before it, or as it began. */
+static int go_on(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
+	int rc = 0;
+	g->unseen_ns = (double)(now_ns - g->epoch_ns);
+	if (g->onset.on_ns > 0) {
+		rc = tell_onset(g, g->unseen_ns, err);
+		g->epoch_ns = now_ns;
+	}
+	if (!rc)
+		rc = settle(g, now_ns, err);
+	g->had_gap = 0;
 	samples_go_on(g->samples, (double)(g->epoch_ns - g->began_ns),
 		      (double)(now_ns - g->epoch_ns));
 	g->epoch_ns = now_ns;
+	return rc;
 }
 
 int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, struct err *err)
@@ -672,13 +746,11 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 			rc = g->had_gap ? close_window(g, now_ns, err) : 0;
 		}
 		g->on = g->on && !g->had_gap;
-		if (!rc)
+		if (!rc && now_ns > g->epoch_ns && g->had_gap)
+			rc = go_on(g, now_ns, err);
+		else if (!rc)
 			rc = settle(g, now_ns, err);
-		if (!rc && now_ns > g->epoch_ns && g->had_gap) {
-			g->unseen_ns = (double)(now_ns - g->epoch_ns);
-			go_on(g, now_ns);
-		}
-		say(g, now_ns);
+		sampler_governor_say(g, now_ns);
 		return rc;
 	}
 	now_ns = clock_ns(CLOCK_MONOTONIC);
@@ -687,11 +759,8 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 		return rc;
 	if (!g->on && g->purse_ns < LEFT * purse_full(g)) {
 		/* there is nothing left to see it with */
-		g->unseen_ns = (double)(now_ns - g->epoch_ns);
-		rc = settle(g, now_ns, err);
-		g->had_gap = 0;
-		go_on(g, now_ns);
-		say(g, now_ns);
+		rc = go_on(g, now_ns, err);
+		sampler_governor_say(g, now_ns);
 		return rc;
 	}
 	if (!g->on) {
@@ -704,7 +773,7 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 		rc = end_window(g, err);
 	g->last_ns = g->epoch_ns;
 	g->had_gap = 0;
-	say(g, now_ns);
+	sampler_governor_say(g, now_ns);
 	return rc;
 }
 

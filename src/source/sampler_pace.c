@@ -6,6 +6,7 @@
 #define PRICE_ERROR 0.4 /* of what a probe costs, where no clock has told */
 #define COLD 0.15 /* of it comes later: the program finds less in its caches than it would have */
 #define COLD_ERROR 0.09
+#define CROWDED 0.4       /* more than that at most, where others use the caches meanwhile */
 #define SLOWER 2.5        /* than without probes its own instructions are at most, beside that */
 #define SLOWEST 5         /* and with it, of one that does little between two calls */
 #define DRIFT 0.1         /* of what it was to what it is */
@@ -39,6 +40,7 @@ double sampler_window_weight(const struct sampler_window *w)
 void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 {
 	/* they ran for at least as long as the probes took, whatever is thought of their price */
+	double times = w->times > 0 ? w->times : 1;
 	double run_ns = w->run_ns - (w->own_ticks + w->probe_ticks) * w->tick_ns;
 	if (run_ns < w->run_ns / 2)
 		run_ns = w->run_ns / 2;
@@ -66,9 +68,8 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 		{ &p->pending_ns, w->pending_ns },
 		{ &p->waited_ns, w->waited_ns },
 		{ &p->unknown_ns, w->sleeps_known ? 0 : w->on_ns },
-		{ &p->off_ns, w->off_ns },
-		{ &p->off_run_ns, w->off_run_ns },
-		{ &p->windows, 1 },
+		{ &p->times, 1 },
+		{ &p->times_squares, times },
 		{ &p->called_run_ns, called_ns },
 		{ &p->covered_ns, w->covered_ns * beside },
 		{ &p->ticked_ns, ticked },
@@ -77,15 +78,49 @@ void sampler_pace_add(struct sampler_pace *p, const struct sampler_window *w)
 		  is_known ? w->known_run_ns * ticked / fmax(fmax(w->ticked_ns, w->known_run_ns), 1)
 			   : 0 },
 		{ &p->known_on_ns, is_known ? w->on_ns : 0 },
-		{ &p->known_gap_ns, is_known ? w->off_ns : 0 },
-		{ &p->known_off_ns, is_known ? w->known_off_ns : 0 },
 	};
 	for (unsigned i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
-		*sums[i].sum += sums[i].value;
+		*sums[i].sum += times * sums[i].value;
+	p->clocked.probes_ns += probes_ns;
+	p->clocked.own_ticks += w->own_ticks;
+	p->clocked.probe_ticks += w->probe_ticks;
+	p->clocked.called_run_ns += called_ns;
+	p->clocked.covered_ns += w->covered_ns * beside;
+	p->clocked.ticked_ns += ticked;
+	/* gaps are what they are */
+	p->off_ns += w->off_ns;
+	p->off_run_ns += w->off_run_ns;
+	p->known_gap_ns += is_known ? w->off_ns : 0;
+	p->known_off_ns += is_known ? w->known_off_ns : 0;
 	for (unsigned i = 0; i < SAMPLER_SLICES; i++) {
-		p->slice[i].hits += w->slice[i].hits;
-		p->slice[i].run_ns += w->slice[i].run_ns;
+		p->slice[i].hits += times * w->slice[i].hits;
+		p->slice[i].run_ns += times * w->slice[i].run_ns;
 	}
+	unsigned at = p->windows < SAMPLER_WINDOWS ? (unsigned)p->windows : SAMPLER_WINDOWS - 1;
+	p->window[at].hits += times * w->hits;
+	p->window[at].run_ns += times * fmax(sampler_window_weight(w) - w->run_ns + run_ns, 0);
+	p->windows++;
+}
+
+/*
+ * The same sums as if each window stood for as much: what is drawn in windows, and how many ticks
+ * met them, is told by as many of them as tell as much.
+ */
+static struct sampler_pace evened(const struct sampler_pace *p)
+{
+	struct sampler_pace to = *p;
+	double *const sums[] = {
+		&to.on_ns,         &to.hits,        &to.probes_ns, &to.run_ns,
+		&to.own_ticks,     &to.probe_ticks, &to.called_ns, &to.sleeps,
+		&to.pending,       &to.pending_ns,  &to.waited_ns, &to.unknown_ns,
+		&to.called_run_ns, &to.covered_ns,  &to.ticked_ns, &to.known_called_ns,
+		&to.known_run_ns,  &to.known_on_ns,
+	};
+	double even = p->times > 0 ? p->times_squares / p->times : 1;
+	for (unsigned i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
+		*sums[i] /= even;
+	to.windows = p->times / even;
+	return to;
 }
 
 static double clamp(double value, double min, double max)
@@ -115,34 +150,39 @@ static double pending_of(const struct sampler_pace *p, double use)
  * What the probes took, by the clock and by what they cost elsewhere, each by what it is worth;
  * *@error in ns.
  */
-static double probes_of(const struct sampler_pace *p, double *error)
+static double probes_of(const struct sampler_pace *all, double *error)
 {
-	double elsewhere = p->probes_ns * (p->dearer > 0 ? p->dearer : 1);
+	const struct sampler_clocked *p = &all->clocked;
+	double elsewhere = p->probes_ns * (all->dearer > 0 ? all->dearer : 1);
+	double to_all = p->probes_ns > 0 ? all->probes_ns / p->probes_ns : 1;
 	double ticks = p->own_ticks + p->probe_ticks;
-	*error = (p->dearer > 0 ? p->dearer_error : PRICE_ERROR) * elsewhere;
+	*error = (all->dearer > 0 ? all->dearer_error : PRICE_ERROR) * elsewhere;
 	/* callers without a clock are taken to be like those with one, and may be otherwise */
 	double covered = p->called_run_ns > 0 ? fmin(p->covered_ns / p->called_run_ns, 1) : 0;
-	if (ticks <= 0 || p->ticked_ns <= 0 || elsewhere <= 0 || covered < COVERED)
-		return elsewhere;
-	double prior = fmin(elsewhere * covered / p->ticked_ns, 1);
-	double share =
-		clamp((p->probe_ticks + PRIOR_TICKS * prior) / (ticks + PRIOR_TICKS), 0.01, 0.995);
-	double told = p->ticked_ns * p->probe_ticks / ticks / covered;
-	double drawn = p->ticked_ns * sqrt(share * (1 - share) / ticks) / covered;
-	double uncovered = UNCOVERED * (1 - covered) * p->called_run_ns;
-	double told_error = sqrt(drawn * drawn + uncovered * uncovered);
-	told = fmin(told, p->called_run_ns);
-	double weight = *error * *error / (*error * *error + told_error * told_error);
-	*error = told_error * sqrt(weight);
-	return elsewhere + weight * (told - elsewhere);
+	if (ticks > 0 && p->ticked_ns > 0 && elsewhere > 0 && covered >= COVERED) {
+		double prior = fmin(elsewhere * covered / p->ticked_ns, 1);
+		double share = clamp((p->probe_ticks + PRIOR_TICKS * prior) / (ticks + PRIOR_TICKS),
+				     0.01, 0.995);
+		double told = p->ticked_ns * p->probe_ticks / ticks / covered;
+		double drawn = p->ticked_ns * sqrt(share * (1 - share) / ticks) / covered;
+		double uncovered = UNCOVERED * (1 - covered) * p->called_run_ns;
+		double told_error = sqrt(drawn * drawn + uncovered * uncovered);
+		told = fmin(told, p->called_run_ns);
+		double weight = *error * *error / (*error * *error + told_error * told_error);
+		*error = told_error * sqrt(weight);
+		elsewhere += weight * (told - elsewhere);
+	}
+	*error *= to_all;
+	return elsewhere * to_all;
 }
 
 void sampler_pace_begin(struct sampler_pace *p)
 {
-	double unsure, probes_ns = probes_of(p, &unsure);
+	struct sampler_pace all = evened(p);
+	double unsure, probes_ns = probes_of(&all, &unsure);
 	struct sampler_pace next = { .dearer = p->dearer, .dearer_error = p->dearer_error };
-	if (probes_ns > 0 && p->probes_ns > 0) {
-		next.dearer = probes_ns / p->probes_ns;
+	if (probes_ns > 0 && all.probes_ns > 0) {
+		next.dearer = probes_ns / all.probes_ns;
 		next.dearer_error = unsure / probes_ns;
 	}
 	/* what a probe costs changes with who else wants the processors */
@@ -173,15 +213,16 @@ struct told {
 /*
  * What is left beside the probes is the processes' own, and as slow as the probes make it: they
  * find less in the caches, and what they would have run is the less. By how much was measured on
- * few programs; so both ends of it are taken, and what is in the middle of their quotients. A loop
+ * few programs; so both ends of it are taken, and what is in the middle of their quotients. @waits:
+ * for what part of their time others had the processors, and their caches. A loop
  * of malloc and free, 22 to 29 ns a pair, took 63 to 110 with a probe in it, the probe apart.
  * Return: ns; *@slower: how far its least is.
  */
-static double own_of(double run_ns, double hits, double probes_ns, double *slower)
+static double own_of(double run_ns, double hits, double probes_ns, double waits, double *slower)
 {
 	double beside_ns = fmax(run_ns - probes_ns, hits * CALL_NS);
 	double cold_ns = (COLD - COLD_ERROR) * probes_ns,
-	       colder_ns = (COLD + COLD_ERROR) * probes_ns;
+	       colder_ns = (COLD + COLD_ERROR + fmin(waits, CROWDED)) * probes_ns;
 	double least_ns = fmax(fmax(beside_ns - colder_ns, (beside_ns - cold_ns) / SLOWER),
 			       fmax(beside_ns / SLOWEST, hits * CALL_NS / SLOWER));
 	double most_ns = fmax(beside_ns - cold_ns, beside_ns / sqrt(SLOWER));
@@ -202,7 +243,7 @@ static double of_quotient(double part)
  */
 static double work_of(const struct told *t, double unsure_ns, double *error)
 {
-	double slower, work_ns = own_of(t->run_ns, t->hits, t->took_ns, &slower);
+	double slower, work_ns = own_of(t->run_ns, t->hits, t->took_ns, t->waits, &slower);
 	double unsure = unsure_ns / fmax(t->run_ns - t->took_ns, t->hits * CALL_NS);
 	double both = hypot(of_quotient(unsure), work_ns > 0 ? of_quotient(slower / work_ns) : 0);
 	*error = work_ns * both / (1 + both) / t->whole_ns;
@@ -262,33 +303,37 @@ static void tell_work(const struct sampler_pace *p, struct told *t)
 /*
  * A process that calls often for a while and seldom for a while is held up in the one and not in
  * the other. Where its work says how long each lasts, calls by work are what they were; where the
- * clock does, it would have called the more in the while in which it calls often. Windows do not
- * tell which it is. Return: how many times as many calls as by its work it makes in the latter
- * case.
+ * clock does, it would have called the more in the while in which it calls often. @all: the whiles.
+ * Return: how many times as many calls as by its work it makes in the latter case; *@unsure: by how
+ * much more these are wrong if all are as slow as they may be, as a part.
  */
-static double by_clock(const struct sampler_pace *p, const struct told *t)
+static double by_clock(const struct sampler_pace *p, const struct told *t,
+		       const struct sampler_slice *all, unsigned count, double *unsure)
 {
-	double run_ns = 0, hits = 0, calls = 0, slower;
-	double work_ns = own_of(t->run_ns, t->hits, t->took_ns, &slower);
+	double run_ns = 0, hits = 0, calls = 0, most = 0, slower, pooled;
+	double work_ns = own_of(t->run_ns, t->hits, t->took_ns, t->waits, &pooled);
 	double price_ns = t->probes_ns / p->hits;
 	/* the part of what was held up that was not made good */
 	double part = t->run_ns > work_ns
 			      ? clamp((t->whole_ns - work_ns) / (t->run_ns - work_ns), 0, 1)
 			      : 0;
-	for (unsigned i = 0; i < SAMPLER_SLICES; i++) {
-		const struct sampler_slice *s = &p->slice[i];
+	for (unsigned i = 0; i < count; i++) {
+		const struct sampler_slice *s = &all[i];
 		if (s->run_ns <= 0 || s->hits <= 0)
 			continue;
 		double least_ns = s->run_ns * fmin(work_ns / t->run_ns, LEAST_OWN);
-		double own_ns = own_of(s->run_ns, s->hits, s->hits * price_ns, &slower);
+		double own_ns = own_of(s->run_ns, s->hits, s->hits * price_ns, t->waits, &slower);
 		own_ns = fmax(own_ns, least_ns);
 		calls += s->hits * (1 + part * (s->run_ns - own_ns) / own_ns);
+		most += s->hits * of_quotient(slower / own_ns);
 		hits += s->hits;
 	}
-	for (unsigned i = 0; i < SAMPLER_SLICES; i++)
-		run_ns += p->slice[i].run_ns;
+	for (unsigned i = 0; i < count; i++)
+		run_ns += all[i].run_ns;
+	*unsure = 0;
 	if (hits <= 0 || run_ns <= 0)
 		return 1;
+	*unsure = fmax(most / hits - of_quotient(pooled / work_ns), 0);
 	return fmax(calls / hits / (1 + part * (t->run_ns - work_ns) / work_ns), 1);
 }
 
@@ -337,8 +382,9 @@ static struct sampler_paced by_sleep(const struct sampler_pace *p, const struct 
 	return to;
 }
 
-struct sampler_paced sampler_paced(const struct sampler_pace *p)
+struct sampler_paced sampler_paced(const struct sampler_pace *pace)
 {
+	const struct sampler_pace all = evened(pace), *p = &all;
 	struct sampler_paced to = { .pace = 1 };
 	struct told t = { .use = p->off_ns > 0 ? p->off_run_ns / p->off_ns : 0 };
 	t.whole_ns = t.use * p->on_ns;
@@ -355,10 +401,16 @@ struct sampler_paced sampler_paced(const struct sampler_pace *p)
 			struct sampler_paced other = by_sleep(p, &t);
 			to = other.error < to.error ? other : to;
 		}
-		/* between both, and as wide */
-		double clock = by_clock(p, &t);
-		to.pace /= (1 + clock) / 2;
-		to.error += (clock - 1) / (clock + 1);
+		/*
+		 * windows are far apart and what they cost is rare: of whiles that are longer than
+		 * they the clock tells how long these last. Of pieces of windows that is not known:
+		 * between both, and as wide.
+		 */
+		double unsure, slower;
+		double least = by_clock(p, &t, p->window, SAMPLER_WINDOWS, &slower);
+		double most = fmax(by_clock(p, &t, p->slice, SAMPLER_SLICES, &unsure), least);
+		to.pace /= (least + most) / 2;
+		to.error += (most - least) / (most + least) + to.by_work * slower;
 		to.is_starved &= to.error > KNOWN;
 	}
 	double unsure, probes_ns = probes_of(p, &unsure);
@@ -373,7 +425,7 @@ struct sampler_paced sampler_paced_in(const struct sampler_window *w, double dea
 	double run_ns = fmax(w->run_ns, w->hits * CALL_NS);
 	if (w->hits < 1)
 		return to;
-	double least_ns = own_of(run_ns, w->hits, fmin(probes_ns, run_ns), &slower) - slower;
+	double least_ns = own_of(run_ns, w->hits, fmin(probes_ns, run_ns), 0, &slower) - slower;
 	double most = run_ns / least_ns; /* as many calls as were seen */
 	to.pace = 2 / (1 + most);
 	to.error = (most - 1) / (most + 1);

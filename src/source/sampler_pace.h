@@ -25,6 +25,7 @@ struct sampler_slice {
 	double hits, run_ns;
 };
 #define SAMPLER_SLICES 16
+#define SAMPLER_WINDOWS 48 /* whose calls are known one by one; of more, those are together */
 
 /**
  * struct sampler_window - one window, and the time without probes before it. Where nothing is known
@@ -32,8 +33,8 @@ struct sampler_slice {
  */
 struct sampler_window {
 	double on_ns, hits, price_ns;
-	/* for how long it was to be open */
-	double plan_ns;
+	/* for how long it was to be open, and how many times as much it stands for; 0: once */
+	double plan_ns, times;
 	/* CPU time of the processes in it, probes included */
 	double run_ns;
 	/* as struct sampler_activity */
@@ -50,14 +51,25 @@ struct sampler_window {
 	struct sampler_slice slice[SAMPLER_SLICES];
 };
 
-/** struct sampler_pace - sums over windows. All zero: no window yet. */
+/**
+ * struct sampler_pace - sums over windows, each for what it stands for, as its calls are: one in
+ * which the processes did not get to run is one without calls and without work, and where it stands
+ * for long both count. All zero: no window yet.
+ */
 struct sampler_pace {
 	double on_ns, hits, probes_ns, run_ns, called_ns, sleeps, pending, pending_ns, waited_ns,
 		unknown_ns;
 	double off_ns, off_run_ns, windows, own_ticks, probe_ticks;
+	double times, times_squares;
 	double called_run_ns, covered_ns, known_called_ns, ticked_ns, known_run_ns;
 	double known_on_ns, known_gap_ns, known_off_ns;
 	struct sampler_slice slice[SAMPLER_SLICES];
+	/* each window once: what a probe costs does not go with how long that stands for */
+	struct sampler_clocked {
+		double probes_ns, own_ticks, probe_ticks, called_run_ns, covered_ns, ticked_ns;
+	} clocked;
+	/* each window's, by its weight; unlike pieces they are far apart */
+	struct sampler_slice window[SAMPLER_WINDOWS];
 	/* than elsewhere a probe was, by sums before; 0: nothing is known */
 	double dearer, dearer_error;
 };
