@@ -269,7 +269,7 @@ static int run_program(struct regions *r, char **argv)
 	struct err err = { 0 };
 	int stopped = 0;
 	cmd_status_is_programs();
-	if (started_begin(&r->program, argv, &err) < 0) {
+	if (started_begin(&r->program, argv, 0, &err) < 0) {
 		cmd_fail(&err);
 		return r->program.status;
 	}

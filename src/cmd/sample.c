@@ -380,7 +380,7 @@ static int run_program(struct sample_args *a, char **argv)
 	struct err err = { 0 };
 	int stopped = 0;
 	cmd_status_is_programs();
-	if (started_begin(&a->program, argv, &err) < 0) {
+	if (started_begin(&a->program, argv, 1, &err) < 0) {
 		cmd_fail(&err);
 		return a->program.status;
 	}

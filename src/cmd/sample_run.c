@@ -28,6 +28,11 @@ static int run(struct sample_run *r, int redraws, int *ended, struct err *err)
 {
 	struct sample_args *a = r->args;
 	int rc = sample_life_begin(r->life, err);
+	started_let_go(&a->program);
+	if (rc == -ESRCH && a->program.pid && started_has_ended(a->program.pid)) {
+		cmd_say("the program ended before probes were in: nothing of it was sampled");
+		return 0;
+	}
 	if (rc == 0 && redraws)
 		screen(1);
 	if (rc == 0)

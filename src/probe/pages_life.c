@@ -332,7 +332,7 @@ static int take_targets(struct pages_life *l, struct err *err)
 		int rc = pageown_launch(l->pages, 1, 0, 0, err);
 		if (rc < 0)
 			return rc;
-		rc = started_begin(&l->program, program, err);
+		rc = started_begin(&l->program, program, 0, err);
 		l->signals = l->program.signals;
 		struct err more = { 0 };
 		int end = pageown_launch(l->pages, 0, rc < 0 ? 0 : l->program.pid,

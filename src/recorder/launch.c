@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/fileio.h"
+#include "inject/hold.h"
 #include "sym/program.h"
 #include "wire/heap_start.h"
 
@@ -487,6 +488,9 @@ static void run_child(const struct launch *launch, const sigset_t *mask, int ign
 		signal(SIGCHLD, SIG_IGN);
 	if (shm_fd >= 0)
 		fcntl(shm_fd, F_SETFD, 0);
+	int none = 0; /* it will not wait, and runs all the same */
+	if (launch->holds && hold_ask() < 0 && write(tell, &none, sizeof(none)) < 0)
+		_exit(126);
 	execve(launch->path, launch->argv, launch->env ? launch->env : environ);
 	int why = errno;
 	if (why == ENOEXEC && is_for_shell(launch->path))
@@ -518,10 +522,13 @@ pid_t launch_start(struct launch *launch, const struct launch_env *env, const si
 	ssize_t got;
 	do {
 		got = read(from, &why, sizeof(why));
-	} while (got < 0 && errno == EINTR);
+		if (got == sizeof(why) && !why)
+			launch->holds = 0;
+	} while ((got < 0 && errno == EINTR) || (got == sizeof(why) && !why));
 	if (got == sizeof(why)) {
 		waitpid(pid, NULL, 0);
 		return cannot_start(launch, launch->path, why, err);
 	}
+	launch->holds = launch->holds && hold_at_entry(pid) == 0;
 	return pid;
 }

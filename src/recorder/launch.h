@@ -19,6 +19,8 @@ struct launch {
 	char **env;
 	/* where launch_*() failed: what byteledger exits with */
 	int exit_status;
+	/* it shall wait before its first instruction (inject/hold.h); then: it does */
+	int holds;
 };
 
 /**

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/hold.h"
 #include "proc/proc.h"
 #include "recorder/launch.h"
 
@@ -34,10 +35,10 @@ int signals_open(int with_program)
 	return fd < 0 ? -errno : fd;
 }
 
-int started_begin(struct started *started, char **argv, struct err *err)
+int started_begin(struct started *started, char **argv, int holds, struct err *err)
 {
 	sigset_t before;
-	CLEANUP(launch_fini) struct launch launch = { .exit_status = EXIT_FAILURE };
+	CLEANUP(launch_fini) struct launch launch = { .exit_status = EXIT_FAILURE, .holds = holds };
 	*started = (struct started){ .signals = -1, .status = EXIT_FAILURE };
 	int rc = launch_plain(&launch, argv, err);
 	if (rc == 0) {
@@ -56,7 +57,15 @@ int started_begin(struct started *started, char **argv, struct err *err)
 		return rc;
 	}
 	started->pid = rc;
+	started->held = launch.holds;
 	return 0;
+}
+
+void started_let_go(struct started *started)
+{
+	if (started->held)
+		hold_let_go(started->pid);
+	started->held = 0;
 }
 
 int started_signals(int fd, pid_t program)

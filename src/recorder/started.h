@@ -15,16 +15,21 @@ struct started {
 	pid_t pid;
 	/* signalfd: what comes while it runs */
 	int signals;
+	/* it waits before its first instruction, until started_let_go() */
+	int held;
 	/* after started_wait(), or where started_begin() failed: what byteledger exits with */
 	int status;
 };
 
 /**
- * started_begin() - start @argv[0] as a shell would. SIGINT, SIGQUIT, SIGTERM and SIGHUP are
+ * started_begin() - start @argv[0] as a shell would; with @holds it waits before its first
+ * instruction where that can be had (started->held). SIGINT, SIGQUIT, SIGTERM and SIGHUP are
  * blocked from here on and come by
  * @signals. Return: 0 once it runs; a negative errno with @err and status 126 or 127.
  */
-int started_begin(struct started *started, char **argv, struct err *err);
+int started_begin(struct started *started, char **argv, int holds, struct err *err);
+/** started_let_go() - what was held runs, from here on; on the thread that has begun it. */
+void started_let_go(struct started *started);
 /**
  * started_signals() - take what @fd has. With a @program SIGTERM and SIGHUP are forwarded, and
  * SIGINT and SIGQUIT are its own affair: they reached it from the terminal. Return: 1 if there is
