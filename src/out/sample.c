@@ -78,9 +78,13 @@ void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *s
 	}
 	sums->error_bytes = error_of(&bytes, unsure_bytes);
 	sums->error_count = error_of(&count, unsure_count);
-	/* where windows were over before one was taken, calls are known of and nothing else */
-	if (!sums->taken && s->duty < 1 && s->duty > 0 && s->hits) {
-		sums->error_count = (double)s->hits / s->duty;
+	/*
+	 * where windows were over before one was taken, calls are known of and nothing else; that
+	 * they saw none leaves room for as many as are seldom missed
+	 */
+	if (!sums->taken && s->duty < 1 && s->duty > 0) {
+		double seen = (double)s->hits;
+		sums->error_count = (seen + sqrt(seen + 0.75) + 1) / s->duty;
 		sums->error_bytes = sums->error_count * sqrt((double)s->sample_bytes);
 	}
 	sums->live_error_bytes = error_of(&live, 0);

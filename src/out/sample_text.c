@@ -358,6 +358,9 @@ static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 	buf_printf(to, "%s in %s allocations", text_bytes(a, sample_whole(sums.bytes)),
 		   text_count(b, sample_whole(sums.count)));
 	put_error(to, sums.bytes, sums.error_bytes);
+	if (!sums.taken && sums.error_count > 0) /* windows may have missed some */
+		buf_printf(to, ", or up to %s",
+			   text_count(c, sample_whole(1.96 * sums.error_count)));
 	buf_printf(to, " in %s", text_duration(c, s->now_ns - s->start_ns));
 	if (s->tracked)
 		buf_printf(to, "; live: %s in %s", text_bytes(a, sample_whole(sums.live_bytes)),

@@ -183,6 +183,26 @@ static void the_error_of_few_samples_reaches_to_more_of_them(void **state)
 	samples_free(s);
 }
 
+/* Windows that saw nothing do not say that there was nothing; probes that were in all of the time do. */
+static void none_seen_in_windows_is_not_none(void **state)
+{
+	struct err err = { 0 };
+	struct sample_figures sums;
+	struct samples *s = samples_new(&err);
+	(void)state;
+	s->sample_bytes = 65536;
+	sample_sums(s, 1, &sums);
+	assert_true(sums.error_count == 0 && sums.error_bytes == 0);
+	s->duty = 0.02;
+	sample_sums(s, 1, &sums);
+	assert_true(sums.count == 0 && fabs(sums.error_count - (sqrt(0.75) + 1) / 0.02) < 1e-9);
+	assert_true(fabs(sums.error_bytes / sums.error_count - 256) < 1e-9);
+	s->hits = 100; /* calls that were seen, of which none was taken */
+	sample_sums(s, 1, &sums);
+	assert_true(sums.error_count > 100 / 0.02 && sums.error_count < 115 / 0.02);
+	samples_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +215,7 @@ int main(void)
 		cmocka_unit_test(one_is_not_spoken_of_as_several),
 		cmocka_unit_test(a_long_sentence_fits_a_terminal),
 		cmocka_unit_test(the_error_of_few_samples_reaches_to_more_of_them),
+		cmocka_unit_test(none_seen_in_windows_is_not_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
