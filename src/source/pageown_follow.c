@@ -282,7 +282,7 @@ static void on_exec(struct pageown *p, pid_t pid, uint32_t epoch)
 	if (!f && !(f = enter(p, pid, &ignored)))
 		return;
 	f->epoch = epoch;
-	f->late = late;
+	f->late = f->at_exec = late;
 	f->ancestor_count = 0;
 	sticky_free(f->sticky);
 	f->sticky = NULL;

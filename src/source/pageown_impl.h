@@ -78,6 +78,8 @@ struct followed {
 	size_t ancestor_count;
 	uint32_t epoch;
 	int children, late, ended, first_walk_done;
+	/* late, but as its image began: no page of a file was there */
+	int at_exec;
 	struct target target;
 	int pagemap;
 	/* the current one */

@@ -318,6 +318,8 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 		kind = PAGES_HUGETLB;
 	else if (entry & ENTRY_FILE)
 		kind = is_shmem(w, m, pfn) ? PAGES_SHMEM : PAGES_FILE;
+	if (kind == PAGES_FILE && w->f->at_exec)
+		taken_up = 0;
 	/*
 	 * told as a file's; the huge page of zeros was allocated for the first who read one, for
 	 * the kernel's own use
