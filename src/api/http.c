@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "api/http_internal.h"
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/late.h"
 #include "base/zonce.h"
@@ -24,8 +25,8 @@
 
 #define STREAM_PAUSE_NS 250000000L
 #define HTTP_THREAD_STACK (512u << 10)
-/* pauses between comments that keep a silent stream open: 10 s, well below HTTP_IDLE_SECONDS */
-#define STREAM_HEARTBEAT 40
+/* until a comment keeps a silent stream open: by the clock, pauses are long where there is load */
+#define STREAM_HEARTBEAT_NS 5000000000ull
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
@@ -247,7 +248,8 @@ struct stream {
 	void *ctx;
 	struct buf out;
 	size_t sent;
-	unsigned quiet;
+	/* CLOCK_MONOTONIC, when something was last said */
+	uint64_t said_ns;
 	/* the body's last piece is in @out */
 	int last;
 };
@@ -287,13 +289,12 @@ static ssize_t stream_read(void *cls, uint64_t pos, char *to, size_t max)
 		if (s->more(s->ctx, &s->out) < 0 || buf_failed(&s->out))
 			return MHD_CONTENT_READER_END_OF_STREAM;
 		if (!s->out.len) {
-			struct timespec pause = { .tv_nsec = STREAM_PAUSE_NS };
-			nanosleep(&pause, NULL);
-			if (++s->quiet < STREAM_HEARTBEAT)
+			nanosleep(&(struct timespec){ .tv_nsec = STREAM_PAUSE_NS }, NULL);
+			if (clock_ns(CLOCK_MONOTONIC) - s->said_ns < STREAM_HEARTBEAT_NS)
 				return 0;
 			buf_puts(&s->out, ": still here\n\n");
 		}
-		s->quiet = 0;
+		s->said_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	return stream_send(s, to, max);
 }
@@ -321,6 +322,7 @@ static struct MHD_Response *respond(struct http_server *server, struct http_repl
 					      .more = reply->stream_more ? reply->stream_more
 									 : reply->body_more,
 					      .free_fn = reply->stream_free,
+					      .said_ns = clock_ns(CLOCK_MONOTONIC),
 					      .ctx = reply->stream };
 			s->out = reply->body; /* what is there already goes first */
 			reply->body = (struct buf){ 0 };

@@ -3,7 +3,9 @@
 import http.client
 import json
 import os
+import signal
 import subprocess
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -50,18 +52,31 @@ def test_regions_serve_shows_the_process(byteledger, prog):
         assert status == 200 and json.loads(text)["pid"] == target.pid
 
 
+def starve(server, until):
+    """A machine with much else to do: the server gets a seventh of the time."""
+    while not until.wait(0.1):
+        server.send_signal(signal.SIGSTOP)
+        time.sleep(0.6)
+        server.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.large
-def test_a_silent_stream_of_events_stays_open(byteledger, tmp_path):
-    """Nothing happens to a finished recording: comments keep the stream, the server's idle limit does not end it."""
+@pytest.mark.parametrize("starves", [False, True])
+def test_a_silent_stream_of_events_stays_open(byteledger, tmp_path, starves):
+    """Nothing happens to a finished recording: comments keep the stream, the server's idle limit does not end it, however busy the machine."""
     file = tmp_path / "true.blt"
     subprocess.run([byteledger, "run", "-q", "-o", str(file), "--", "/usr/bin/perl", "-e", "1"], check=True, timeout=60)
     with subprocess.Popen([byteledger, "serve", "-l", "127.0.0.1:0", str(file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                           text=True) as server:
+        done = threading.Event()
+        other = threading.Thread(target=starve, args=(server, done))
         try:
             at = urlsplit(server.stdout.readline().strip())
             connection = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
             connection.request("GET", "/api/v1/events")
             answer = connection.getresponse()
+            if starves:
+                other.start()
             seen, end = b"", time.monotonic() + 25
             while time.monotonic() < end and seen.count(b": still here") < 2:
                 line = answer.fp.readline()
@@ -69,6 +84,9 @@ def test_a_silent_stream_of_events_stays_open(byteledger, tmp_path):
                 seen += line
             assert b"event: hello" in seen and seen.count(b": still here") == 2, seen
         finally:
+            done.set()
+            if other.is_alive():
+                other.join()
             server.terminate()
 
 

@@ -256,6 +256,13 @@ export const cases = {
 
 	/** The server goes: said within four seconds, the picture stays; it comes back: found again. */
 	async states({ url, child }) {
+		// a recorder that serves has its recording a moment after its page: it is shown then, by itself
+		const early = await (await browser.newContext()).newPage();
+		let asked = 0;
+		await early.route("**/api/v1/sources", (route) => (++asked < 3 ? route.fulfill({ json: [] }) : route.continue()));
+		await early.goto(url);
+		await early.waitForFunction(() => /sqlite3/.test(document.querySelector(".source")?.textContent ?? ""), null, { timeout: 4000 });
+		await early.context().close();
 		const page = await open(url + "#/flame", { quiet: true });
 		const before = await boxes(page);
 		child.removeAllListeners("exit");

@@ -101,7 +101,9 @@ function plan(): void {
 	// what is shown is read while it is asked about; then its facts are known
 	const unread = !!shown(sources) && !shown(sources)!.error && shown(sources)!.length_ns === null;
 	const polled = !told && !!sources?.some(isLive);
-	const wait = failures ? delay() : unread || polled ? 1000 : 10000;
+	// a recorder that serves has its recording a moment later; who looks at once must not wait for the next look
+	const none = sources?.length === 0;
+	const wait = failures ? delay() : none ? 500 : unread || polled ? 1000 : 10000;
 	timer = window.setTimeout(() => {
 		if (document.hidden)
 			plan();
