@@ -159,11 +159,8 @@ void text_names(struct page *page, const struct view_tree *tree)
 	if (shown == 0)
 		return;
 	buf_puts(&line, ": debug symbols (-dbgsym packages) or DEBUGINFOD_URLS give them");
-	page_tint(page, TINT_DIM);
 	buf_putc(page->to, '\n');
-	page_text(page, buf_cstr(&line), page->width);
-	page_tint(page, TINT_PLAIN);
-	buf_putc(page->to, '\n');
+	text_warn(page, TINT_DIM, buf_cstr(&line));
 }
 
 static void put_heads(struct page *page)
