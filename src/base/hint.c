@@ -15,7 +15,7 @@ const char *err_usual_hint(int code)
 		return "'ls -l' says whose it is, 'byteledger check' what this user may";
 	case ENOSPC:
 	case EDQUOT:
-		return "make room, or name a file elsewhere with -o";
+		return "make room, or write it elsewhere";
 	case EFBIG:
 		return "'ulimit -f' is the limit on the size of files";
 	case EROFS:

@@ -86,15 +86,18 @@ static void put_what(struct page *page, const struct prof *prof, const struct pr
 		page_text(page, buf_cstr(&left), left_columns);
 		page_tint(page, TINT_PLAIN);
 		page_spaces(page, page->width - left_columns - right_columns);
-	} else {
-		page_text(page, buf_cstr(&left), page->width);
+		page_tint(page, TINT_DIM);
+		buf_puts(page->to, buf_cstr(&right));
 		page_tint(page, TINT_PLAIN);
-		buf_puts(page->to, "\n  ");
+		buf_putc(page->to, '\n');
+		return;
 	}
-	page_tint(page, TINT_DIM);
-	page_text(page, buf_cstr(&right), page->width - 2);
+	page_text(page, buf_cstr(&left), page->width);
 	page_tint(page, TINT_PLAIN);
 	buf_putc(page->to, '\n');
+	buf_clear(&left);
+	buf_printf(&left, "  %s", buf_cstr(&right));
+	text_warn(page, TINT_DIM, buf_cstr(&left));
 }
 
 #define WARN_INDENT 6

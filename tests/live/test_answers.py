@@ -260,6 +260,22 @@ int main() { a_company::its_product::a_part_of_it::a_class_with_a_long_name<int>
         assert "long_name.cpp:4" in line
 
 
+def test_the_head_of_a_report_loses_no_word_where_it_is_narrow(byteledger, tmp_path):
+    stripped = tmp_path / "without_names"
+    (tmp_path / "x.c").write_text("#include <stdlib.h>\nint main(void) { void *volatile p = malloc(1 << 20); (void)p; abort(); }\n")
+    subprocess.run(["gcc", "-s", "-O1", "-o", stripped, tmp_path / "x.c"], check=True)
+    done = subprocess.run([byteledger, "heap", "-q", "-o", tmp_path / "x.blt", "--", stripped], capture_output=True, timeout=60)
+    assert done.returncode == 134, done.stderr
+    for width in (60, 80, 100, 200):
+        page = subprocess.run([byteledger, "report", tmp_path / "x.blt"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "COLUMNS": str(width), "LC_ALL": "C.UTF-8"}).stdout
+        lines = page.splitlines()
+        assert all(len(line) <= width for line in lines), page
+        whole = " ".join(page.split())
+        assert re.search(r"killed by SIGABRT \(6\), recording incomplete, 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d ", whole), page
+        assert re.search(r"Few names in without_names \(.*\): debug symbols \(-dbgsym packages\) or DEBUGINFOD_URLS give them", whole), page
+
+
 def on_a_terminal(argv, rows, columns, **env):
     """What a terminal of that size shows of a command, and its status."""
     master, slave = pty.openpty()
