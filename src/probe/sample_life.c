@@ -76,25 +76,21 @@ static int is_gone(const struct sample_target *t)
 /* Those that have ended make place, when what was taken of them is read. */
 static void forget_ended(struct sample_life *l)
 {
+	struct sample_target ended[SAMPLE_PROCESSES_MAX];
 	uint32_t pids[SAMPLE_PROCESSES_MAX];
-	size_t gone = 0, kept = 0;
 	struct err err = { 0 };
 	struct sym_opt opt = { 0 };
+	size_t gone = 0;
 	for (size_t i = 0; i < l->target_count; i++)
-		if (l->targets[i].ended)
-			pids[gone++] = l->targets[i].pid;
+		gone += (size_t)l->targets[i].ended;
 	if (!gone || sampler_read(l->sampler, l->samples, &err) < 0)
 		return;
-	for (size_t i = 0; i < l->target_count; i++) {
-		struct sample_target *t = &l->targets[i];
-		if (!t->ended) {
-			l->targets[kept++] = *t;
-			continue;
-		}
-		l->forgotten_cpu_ns += t->cpu_ns;
-		fini_target(t);
+	gone = sample_places_free(l->targets, &l->target_count, ended);
+	for (size_t i = 0; i < gone; i++) {
+		pids[i] = ended[i].pid;
+		l->forgotten_cpu_ns += ended[i].cpu_ns;
+		fini_target(&ended[i]);
 	}
-	l->target_count = kept;
 	sampler_forget(l->sampler, pids, gone);
 	if (!l->own)
 		l->own = sym_new(&opt, &err);

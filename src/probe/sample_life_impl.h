@@ -55,6 +55,11 @@ struct sample_life {
 	uint64_t answer_due_ns;
 };
 
+/**
+ * sample_places_free() - those of @all that have ended are moved to @gone, which has room for
+ * @count; the others keep their order. Return: how many. Pure.
+ */
+size_t sample_places_free(struct sample_target *all, size_t *count, struct sample_target *gone);
 /** sample_life_resolve() - names for what @prof has; @life is a struct sample_life. */
 void sample_life_resolve(void *life, struct prof *prof);
 

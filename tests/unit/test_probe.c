@@ -21,6 +21,7 @@
 #include "probe/pages_kept.h"
 #include "probe/pages_life.h"
 #include "probe/sample_life.h"
+#include "probe/sample_life_impl.h"
 
 #define S 1000000000ull
 #define MIB (1ull << 20)
@@ -309,6 +310,41 @@ static void a_process_that_is_gone_is_refused_by_its_number(void **state)
 	in_a_child(sample_of_nobody);
 }
 
+/* ---- how many processes at once -------------------------------------------------------------------------------------- */
+
+static void processes_that_have_ended_make_place_for_others(void **state)
+{
+	(void)state;
+	static struct sample_target all[SAMPLE_PROCESSES_MAX], gone[SAMPLE_PROCESSES_MAX];
+	size_t count = SAMPLE_PROCESSES_MAX;
+	for (uint32_t i = 0; i < SAMPLE_PROCESSES_MAX; i++)
+		all[i] = (struct sample_target){ .pid = i + 1, .pidfd = -1, .cpu_ns = i };
+	/* all of them run: there is none */
+	assert_int_equal(sample_places_free(all, &count, gone), 0);
+	assert_int_equal(count, SAMPLE_PROCESSES_MAX);
+	/* the first, the last and two beside each other */
+	static const uint32_t which[] = { 0, 100, 101, SAMPLE_PROCESSES_MAX - 1 };
+	for (unsigned i = 0; i < 4; i++)
+		all[which[i]].ended = 1;
+	assert_int_equal(sample_places_free(all, &count, gone), 4);
+	assert_int_equal(count, SAMPLE_PROCESSES_MAX - 4);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(gone[i].pid, which[i] + 1);
+		assert_int_equal(gone[i].cpu_ns, which[i]);
+	}
+	for (size_t i = 0; i < count; i++) {
+		assert_int_equal(all[i].ended, 0);
+		assert_true(!i || all[i].pid > all[i - 1].pid);
+	}
+	/* as many come, and all of them end */
+	while (count < SAMPLE_PROCESSES_MAX)
+		all[count++] = (struct sample_target){ .pid = 1000 };
+	for (size_t i = 0; i < count; i++)
+		all[i].ended = 1;
+	assert_int_equal(sample_places_free(all, &count, gone), SAMPLE_PROCESSES_MAX);
+	assert_int_equal(count, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +355,7 @@ int main(void)
 		cmocka_unit_test(a_life_counts_the_pages_of_its_process_and_tells),
 		cmocka_unit_test(a_life_ends_with_its_process),
 		cmocka_unit_test(a_life_samples_what_its_process_allocates),
+		cmocka_unit_test(processes_that_have_ended_make_place_for_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
