@@ -88,6 +88,16 @@ export const cases = {
 		assert.equal(await total(page), bytes(json.totals.peak_bytes));
 		const sum = (await boxes(page)).filter((b) => b.y <= 20);
 		assert.ok(sum.length, "no box is drawn");
+		// 4: where in memory the blocks of a box lie then
+		const canvas = await page.locator(".flame-canvas").boundingBox();
+		const wide = (await boxes(page)).filter((b) => b.w > 200 && /^\w+$/.test(b.label)).pop(); // one with a name
+		await act(page, () => page.mouse.click(canvas.x + wide.x + wide.w / 2, canvas.y + wide.y + 8));
+		await act(page, () => page.locator(".panel").getByText("Mapping", { exact: true }).click());
+		assert.equal(await view(page), "space");
+		assert.match(page.url(), /[?&]at=peak/);
+		assert.ok(await page.locator(".strips").count() > 0, "the blocks of the box lie nowhere");
+		await page.goto(url + "#/flame?at=peak");
+		await settled(page);
 		// 6: who churns: cost, inverted
 		await key(page, "c", "c", "c");
 		assert.match(page.url(), /cost=temporary/);

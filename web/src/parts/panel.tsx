@@ -2,7 +2,7 @@
 // What is known of the selected box: a sentence for each figure, and what can be done with it.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { copy, go, link, offered, place, source } from "../app.ts";
+import { copy, costOf, go, link, offered, place, source } from "../app.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, baseName, count, exact, percent, plain, signed } from "../lib/format.ts";
 import { frameKey, keyText } from "../lib/keys.ts";
@@ -219,7 +219,7 @@ export function NodePanel(props: { tree: Tree; node: number; unit: string; onZoo
 							</a>
 						)}
 						{offered("space", from) && facts.name && (
-							<a class="button" href={link({ "function-regex": words["function-regex"] ?? regexOf(facts.name), s: undefined }, "space")} title="where in memory the live blocks of stacks through this function lie">
+							<a class="button" href={link({ "function-regex": words["function-regex"] ?? regexOf(facts.name), at: words.at ?? (costOf(words) === "peak" ? "peak" : undefined), s: undefined }, "space")} title="where in memory the live blocks of stacks through this function lie">
 								Mapping
 							</a>
 						)}

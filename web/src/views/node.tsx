@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { copy, download, fileStem, go, place, source } from "../app.ts";
 import { ask, Refused, useAnswer } from "../api/client.ts";
-import { count, csvCell, duration, grouped, plain, wall, wallDay } from "../lib/format.ts";
+import { count, csvCell, duration, grouped, plain, plural, wall, wallDay } from "../lib/format.ts";
 import { momentWord, realtimeNs, type Clock } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Note } from "../parts/basics.tsx";
@@ -318,7 +318,7 @@ export function Messages(props: ViewProps): JSX.Element {
 			),
 		},
 		{
-			key: "way", label: "who opened", width: "150px", text: (r) => `${r.source_type} ${r.incoming ? "in" : "out"}`,
+			key: "way", label: "way, opened by", width: "150px", text: (r) => `${r.source_type} ${r.incoming ? "in" : "out"}`,
 			cell: (r) => (
 				<span title={`${r.source_type === "local" ? "we" : "the peer"} opened the connection; the message was ${r.incoming ? "received" : "sent"}`}>
 					{r.incoming ? "← received" : "→ sent"} <span class="second">{r.source_type}</span>
@@ -329,7 +329,7 @@ export function Messages(props: ViewProps): JSX.Element {
 		{ key: "preview", label: "message", cell: (r) => <span class="mono">{r.message_preview ? plain(r.message_preview) : <span class="faint">undecoded</span>}</span>, text: (r) => r.message_preview },
 	];
 	props.expose({
-		loaded: `${grouped(list.rows.length)} messages`,
+		loaded: `${plural(list.rows.length, "message")} loaded`,
 		json: path,
 		csv: list.rows.length ? () => listCsv("messages", ["id", "time_ns", "peer", "opened_by", "incoming", "category", "kind", "preview"], list.rows.map((r) => [r.id, r.timestamp, r.remote_addr, r.source_type, String(r.incoming), r.category, r.kind, r.message_preview])) : undefined,
 		panel: chosen ? <MessagePanel key={chosen.id} row={chosen} clock={range.clock} /> : null,
@@ -413,7 +413,7 @@ function MessagePanel(props: { row: MessageRow; clock: Clock | null }): JSX.Elem
 		<div class="panel-body">
 			<h2 class="panel-name">{plain(row.kind ?? row.category).replace(/_/g, " ")}</h2>
 			<p class="second">
-				{row.incoming ? "from" : "to"} {plain(row.remote_addr)} · {wallDay(row.timestamp / 1e6)} · id {row.id}
+				{row.incoming ? "from" : "to"} {plain(row.remote_addr) || "the peer"} · {wallDay(row.timestamp / 1e6)} · id {row.id}
 			</p>
 			<div class="segments" role="group" aria-label="shown as">
 				<button type="button" aria-pressed={tab === "json"} onClick={() => setTab("json")}>JSON</button>
@@ -427,7 +427,7 @@ function MessagePanel(props: { row: MessageRow; clock: Clock | null }): JSX.Elem
 					<pre class="raw" tabIndex={0}>{text.split("\n").map((l) => plain(l)).join("\n") || "nothing was decoded"}</pre>
 					<div class="actions">
 						<button type="button" class="button" onClick={() => void copy(text, "message")}>Copy</button>
-						<button type="button" class="button" onClick={() => go({ addr: row.remote_addr, s: undefined })}>Only this peer</button>
+						{row.remote_addr && <button type="button" class="button" onClick={() => go({ addr: row.remote_addr, s: undefined })}>Only this peer</button>}
 						<Then ns={row.timestamp} clock={props.clock} />
 					</div>
 					<p class="second small-text">{grouped(details.original_bytes.length)} bytes sent, {grouped(details.decrypted_bytes.length)} plain</p>
@@ -453,7 +453,7 @@ export function Logs(props: ViewProps): JSX.Element {
 		{ key: "text", label: "message", cell: (r) => <span>{plain(r.message)}</span>, text: (r) => r.message },
 	];
 	props.expose({
-		loaded: `${grouped(list.rows.length)} lines`,
+		loaded: `${plural(list.rows.length, "line")} loaded`,
 		json: path,
 		csv: list.rows.length ? () => listCsv("logs", ["id", "time_ns", "level", "section", "message"], list.rows.map((r) => [r.id, r.timestamp, r.level, r.section, r.message])) : undefined,
 		panel: chosen ? (
@@ -533,7 +533,7 @@ export function Connections(props: ViewProps): JSX.Element {
 		{ key: "end", label: "closed", width: "140px", cell: ([, c]) => (c.closed_at ? `${duration(c.closed_at - (c.started_at ?? c.closed_at))}${c.close_reason ? `, ${plain(c.close_reason)}` : ""}` : "open") },
 	];
 	props.expose({
-		loaded: `${grouped(rows.length)} connections`,
+		loaded: plural(rows.length, "connection"),
 		json: answer.of ?? undefined,
 		csv: rows.length ? () => listCsv("connections", ["id", "peer", "opened_by", "peer_id", "chunks_sent", "chunks_received", "gaps"], rows.map(([id, c]) => [id, c.remote_addr, c.initiator, c.peer_id, c.chunks_local ?? null, c.chunks_remote ?? null, c.gaps ?? null])) : undefined,
 		panel: chosen ? (

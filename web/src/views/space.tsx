@@ -284,7 +284,7 @@ export function Space(props: ViewProps): JSX.Element {
 						</div>
 					) : (
 						<Empty>
-							<b>No block is live at {words.at ? plain(words.at) : "the end"}.</b>
+							<b>No block{words["function-regex"] || words.module || words.thread || words["min-size"] || words["max-size"] ? " of this selection" : ""} is live at {words.at ? plain(words.at) : "the end"}.</b>
 							<p>
 								<button type="button" class="small" onClick={() => go({ at: "peak" })}>
 									At the peak

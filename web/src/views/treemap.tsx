@@ -95,7 +95,7 @@ export function TreemapView(props: ViewProps): JSX.Element {
 										key={i}
 										type="button"
 										class={`tile level-${t.level} ${t.node === treed.selected && !own ? "selected" : ""}`}
-										style={{ left: `${t.x}px`, top: `${t.y}px`, width: `${Math.max(1, t.w - 1)}px`, height: `${Math.max(1, t.h - 1)}px`, background: t.rest > 0 ? theme.run : paint(t.node), color: theme.boxText }}
+										style={{ left: `${t.x}px`, top: `${t.y}px`, width: `${Math.max(1, t.w - 1)}px`, height: `${Math.max(1, t.h - 1)}px`, padding: t.w < 16 || t.h < 8 ? 0 : undefined, background: t.rest > 0 ? theme.run : paint(t.node), color: theme.boxText }}
 										aria-label={t.w > 46 && t.h > 18 ? undefined : `${name} ${amount(value, unit)}, ${percent(value, answer.total)} of all`}
 										onClick={() => (t.node === treed.selected ? treed.zoom(t.node) : treed.select(t.node))}
 										onMouseMove={(e) => showTip({ x: e.clientX, y: e.clientY, body: <NodeTip tree={tree} node={t.node} unit={unit} /> })}
