@@ -3,6 +3,7 @@
  * regions_last.c - `regions` around a program, or for a time: the last reading of each process is
  * printed.
  */
+#include <errno.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -38,8 +39,12 @@ static int on_tell(void *ctx, const struct breakdown *b, const char *exe, uint64
 static void on_unread(void *ctx, const struct err *why)
 {
 	struct last *l = ctx;
-	if (!l->r->quiet) /* else nobody asked for its reading */
-		l->status = cmd_fail(why);
+	struct err early = { 0 };
+	if (l->r->quiet) /* nobody asked for its reading */
+		return;
+	err_set(&early, -ENOMSG, "the program ended before its memory was read");
+	err_hint(&early, "'byteledger run -- PROGRAM' records such short ones, too");
+	l->status = cmd_fail(l->r->program.pid && why->code == -ESRCH ? &early : why);
 }
 
 static void on_full(void *ctx, unsigned most)

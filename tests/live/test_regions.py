@@ -413,6 +413,17 @@ def test_names_in_csv_are_text_that_no_terminal_acts_on(byteledger, tmp_path):
 
 # ---- things that cannot be looked at --------------------------------------------------------------------------------
 
+def test_a_program_too_short_to_be_read_is_told_with_what_records_it(byteledger):
+    said = []
+    for _ in range(20): # now and then it is read: this one lives for a millisecond
+        done = subprocess.run([byteledger, "regions", "--format", "json", "--", "true"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        if not done.stdout:
+            said.append(done.stderr)
+    assert set(said) == {"byteledger: the program ended before its memory was read\n"
+                         "hint: 'byteledger run -- PROGRAM' records such short ones, too\n"}, said
+
+
 def test_errors_are_one_clear_line_and_a_hint(byteledger):
     child = subprocess.Popen(["true"])
     wait_for(lambda: open(f"/proc/{child.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z", "zombie")
