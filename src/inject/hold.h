@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hold.h - a program that was started waits before its first instruction: its libraries are there,
- * nothing of its own has run. By ptrace, on one thread: if we end, it goes on by itself.
+ * its own main() has not begun. By ptrace, on one thread: if we end while it waits, it goes on by
+ * itself; if we are killed in the milliseconds before, it ends, too.
  */
 #ifndef INJECT_HOLD_H
 #define INJECT_HOLD_H
