@@ -228,7 +228,8 @@ static void put_verdict(struct jsonw *json, const struct verdict *v)
 	jsonw_u64(json, "anonymous_bytes", v->anonymous);
 	jsonw_u64(json, "byteledger_bytes", v->own);
 	jsonw_u64(json, "other_bytes", v->rest);
-	jsonw_array(json, "sentences");
+	jsonw_object_end(json);
+	jsonw_array(json, "verdict_sentences");
 	for (char *line = text.len ? (char *)(uintptr_t)buf_cstr(&text) : NULL, *next; line;
 	     line = next) {
 		next = strchr(line, '\n');
@@ -237,7 +238,6 @@ static void put_verdict(struct jsonw *json, const struct verdict *v)
 		jsonw_str(json, NULL, line);
 	}
 	jsonw_array_end(json);
-	jsonw_object_end(json);
 }
 
 static void put_beside(struct jsonw *json, const struct beside *s)

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.environ.get("BYTELEDGER_BUILD", os.path.join(ROOT, "build"))
+os.environ.pop("COLUMNS", None) # newer pytest tells its workers, and a command's text would be fitted to it
 
 
 @pytest.fixture(scope="session")

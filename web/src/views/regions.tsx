@@ -77,7 +77,7 @@ interface Breakdown {
 	age_ns?: number;
 	stall_ns?: number;
 	/** In plain words, where some allocator's books were read. */
-	verdict?: { sentences?: string[] };
+	verdict_sentences?: string[];
 }
 interface Growth {
 	verdict: string;
@@ -215,9 +215,9 @@ export function Regions(props: ViewProps): JSX.Element {
 						</span>
 						<Following of={polled} />
 					</div>
-					{!!now.verdict?.sentences?.length && (
+					{!!now.verdict_sentences?.length && (
 						<p class="verdict">
-							{now.verdict.sentences.map((v) => plain(v)).join(" ")} {offered("balance", from) && <a href={link({ s: undefined, z: undefined }, "balance")}>Who holds it</a>}
+							{now.verdict_sentences.map((v) => plain(v)).join(" ")} {offered("balance", from) && <a href={link({ s: undefined, z: undefined }, "balance")}>Who holds it</a>}
 						</p>
 					)}
 					<div class="regions-bar">
