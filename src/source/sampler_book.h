@@ -90,8 +90,6 @@ struct sampler_governor {
 	double span_ns, seen_ns;
 	/* of windows of late: sums, and what probes took of a CPU at most in one of them */
 	double late_on_ns, late_probes_ns, late_most;
-	/* the same of long: how many, and what their probes took */
-	double windows, windows_probes_ns;
 	/* that a window may be */
 	double longest_ns;
 	/* at the end, after sampler_governor_end() */

@@ -39,7 +39,6 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 #define TICK_MIN_NS 5e4
 #define SHARED_MAX 40  /* windows that share a scale */
 #define LATE 0.93      /* of the sums by which windows are planned, from one to the next */
-#define LATER 0.995    /* and of those by which the time between them is */
 #define CUT_MAX 4      /* times as long as it was a window stands to have been planned at most */
 #define DEARER_MIN 0.5 /* than elsewhere, as that clock tells */
 #define DEARER_MAX 6
@@ -335,12 +334,6 @@ static double probes_rate(const struct sampler_governor *g)
 	return g->late_on_ns > 0 ? g->dearer * g->late_probes_ns / g->late_on_ns : 0;
 }
 
-/* And a window of them, in all phases that there are. */
-static double window_price(const struct sampler_governor *g)
-{
-	return g->windows > 0 ? g->dearer * g->windows_probes_ns / g->windows : 0;
-}
-
 /* The clock's ticks may cost a share of what a window may. */
 static uint64_t tick_period(const struct sampler_governor *g, double length_ns)
 {
@@ -490,8 +483,6 @@ static void remember(struct sampler_governor *g, const struct sampler_window *w)
 	double probes_ns = w->hits * w->price_ns, rate = w->on_ns > 0 ? probes_ns / w->on_ns : 0;
 	g->late_on_ns = g->late_on_ns * LATE + w->on_ns;
 	g->late_probes_ns = g->late_probes_ns * LATE + probes_ns;
-	g->windows_probes_ns = g->windows_probes_ns * LATER + probes_ns;
-	g->windows = g->windows * LATER + 1;
 	g->late_most = rate > g->late_most * LATE ? rate : g->late_most * LATE;
 }
 
@@ -564,11 +555,11 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	 */
 	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse_ns;
 	/*
-	 * nor is it looked at the more often while it calls little because that costs less: most
-	 * of what is seen of a program that works in phases would be the cheap ones
+	 * nor is it looked at the more often while it calls little because that costs less: of one
+	 * that works in phases the gaps that begin in a dear one would be long and end in a cheap
+	 * one. All wait for what a window costs that meets a dear one.
 	 */
-	if (lacks < window_price(g))
-		lacks = window_price(g);
+	lacks = fmax(lacks, g->dearer * g->late_most * planned_ns(g));
 	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
 	g->until_ns = g->gap_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
 	return rc;
