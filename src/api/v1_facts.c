@@ -33,6 +33,17 @@ static int has_rss(const struct prof *names)
 	return 0;
 }
 
+/** has_parts() - is it said what resident memory consisted of? */
+static int has_parts(const struct prof *names)
+{
+	size_t count;
+	const struct prof_point *points = prof_timeline(names, &count);
+	for (size_t i = 0; i < count; i++)
+		if (points[i].part_bytes[PROF_ANON] || points[i].part_bytes[PROF_FILE])
+			return 1;
+	return 0;
+}
+
 /** put_book() - what the blocks of a recording are. */
 static void put_book(struct jsonw *json, const struct prof_process *process)
 {
@@ -265,14 +276,19 @@ enum {
 	SERIES_VIRTUAL = 4,
 	SERIES_ALLOCATIONS = 8,
 	SERIES_FREES = 16,
-	SERIES_LOST = 32 /* no series of its own: flags */
+	SERIES_LOST = 32, /* no series of its own: flags */
+	SERIES_PARTS = 64 /* and the next ones, in the order of enum prof_part */
 };
 static const struct {
 	const char *name;
 	unsigned bit;
-} all_series[] = { { "heap", SERIES_HEAP },       { "rss", SERIES_RSS },
-		   { "virtual", SERIES_VIRTUAL }, { "allocations", SERIES_ALLOCATIONS },
-		   { "frees", SERIES_FREES },     { "lost", SERIES_LOST } };
+} all_series[] = { { "heap", SERIES_HEAP },        { "rss", SERIES_RSS },
+		   { "virtual", SERIES_VIRTUAL },  { "allocations", SERIES_ALLOCATIONS },
+		   { "frees", SERIES_FREES },      { "lost", SERIES_LOST },
+		   { "anon", SERIES_PARTS },       { "file", SERIES_PARTS << 1 },
+		   { "shmem", SERIES_PARTS << 2 }, { "swap", SERIES_PARTS << 3 } };
+static const char *const part_names[PROF_PARTS] = { "anon", "file", "shmem", "swap" };
+#define SERIES_ALL_PARTS (15u * SERIES_PARTS)
 
 static int parse_series(const char *text, unsigned *bits, struct err *err)
 {
@@ -284,8 +300,8 @@ static int parse_series(const char *text, unsigned *bits, struct err *err)
 			i++;
 		if (i == ARRAY_LEN(all_series))
 			return err_set(err, -EINVAL,
-				       "'series' is a list of heap, rss, virtual, allocations and "
-				       "frees, not '%.40s'",
+				       "'series' is a list of heap, rss, anon, file, shmem, swap, "
+				       "virtual, allocations and frees, not '%.40s'",
 				       text);
 		*bits |= all_series[i].bit;
 		text += len + (text[len] == ',');
@@ -293,14 +309,17 @@ static int parse_series(const char *text, unsigned *bits, struct err *err)
 	return 0;
 }
 
-/** put_level() - a series of bytes: at the end of each stretch, and the most within. */
+/**
+ * put_level() - a series of bytes: at the end of each stretch, and the most within. It is known
+ * from where @since (NULL: @last) is not 0 for the first time.
+ */
 static void put_level(struct v1_call *call, const char *name, const uint64_t *last,
-		      const uint64_t *max, size_t count)
+		      const uint64_t *max, const uint64_t *since, size_t count)
 {
 	struct v1_column a = { 0 }, b = { 0 };
 	int known = 0;
 	for (size_t i = 0; i < count; i++) {
-		known |= last[i] != 0 || strcmp(name, "heap") == 0;
+		known |= (since ? since[i] : last[i]) != 0 || strcmp(name, "heap") == 0;
 		if (known)
 			v1_col_u64(&a, last[i]);
 		else
@@ -331,20 +350,27 @@ static void put_number(struct v1_call *call, const char *name, const uint64_t *s
 struct stretches {
 	size_t count;
 	uint64_t *time, *heap, *heap_max, *rss, *rss_max, *virtual, *allocations, *frees;
+	/* [PROF_PARTS]: anything of RSS is known by its kind; see struct prof_point */
+	uint64_t *parts, *part[PROF_PARTS], *part_max[PROF_PARTS];
 };
 
 static int put_together(const struct prof_point *points, size_t count, size_t most,
 			struct stretches *s, uint64_t **memory)
 {
 	size_t room = count < most ? count : most;
-	uint64_t *at = *memory = calloc(8 * (room + 1), sizeof(*at));
+	uint64_t *at = *memory = calloc((9 + 2 * PROF_PARTS) * (room + 1), sizeof(*at));
 	if (!at)
 		return -ENOMEM;
 	*s = (struct stretches){ .count = room };
-	uint64_t **const columns[] = { &s->time,    &s->heap,    &s->heap_max,    &s->rss,
-				       &s->rss_max, &s->virtual, &s->allocations, &s->frees };
-	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
-		*columns[i] = at + i * (room + 1);
+	uint64_t **const columns[] = { &s->time,        &s->heap,    &s->heap_max,
+				       &s->rss,         &s->rss_max, &s->virtual,
+				       &s->allocations, &s->frees,   &s->parts };
+	for (size_t i = 0; i < ARRAY_LEN(columns); i++, at += room + 1)
+		*columns[i] = at;
+	for (unsigned k = 0; k < PROF_PARTS; k++, at += 2 * (room + 1)) {
+		s->part[k] = at;
+		s->part_max[k] = at + room + 1;
+	}
 	for (size_t i = 0; i < count; i++) {
 		const struct prof_point *p = &points[i];
 		size_t to = i * room / count;
@@ -358,6 +384,12 @@ static int put_together(const struct prof_point *points, size_t count, size_t mo
 			s->heap_max[to] = p->heap_max_bytes;
 		if (p->rss_max_bytes > s->rss_max[to])
 			s->rss_max[to] = p->rss_max_bytes;
+		s->parts[to] |= p->part_bytes[PROF_ANON] | p->part_bytes[PROF_FILE];
+		for (unsigned k = 0; k < PROF_PARTS; k++) {
+			s->part[k][to] = p->part_bytes[k];
+			if (p->part_max_bytes[k] > s->part_max[k][to])
+				s->part_max[k][to] = p->part_max_bytes[k];
+		}
 	}
 	return 0;
 }
@@ -370,9 +402,11 @@ int v1_timeline(struct v1_call *call, struct err *err)
 	if (rc)
 		return rc;
 	const struct book *book = call->reading->book;
-	int rss = has_rss(book->names);
+	int rss = has_rss(book->names), parts = has_parts(book->names);
 	if (rss)
 		bits |= SERIES_RSS | SERIES_VIRTUAL;
+	if (parts)
+		bits |= SERIES_ALL_PARTS;
 	if (call->ask.series) {
 		rc = parse_series(call->ask.series, &bits, err);
 		if (rc < 0)
@@ -381,6 +415,11 @@ int v1_timeline(struct v1_call *call, struct err *err)
 			v1_unapplied(call, "this recording has no resident size",
 				     "series=rss,virtual", NULL);
 			bits &= ~(unsigned)(SERIES_RSS | SERIES_VIRTUAL);
+		}
+		if (!parts && bits & SERIES_ALL_PARTS) {
+			v1_unapplied(call, "this recording does not say what RSS consists of",
+				     "series=anon,file,shmem,swap", NULL);
+			bits &= ~SERIES_ALL_PARTS;
 		}
 	}
 	struct reading *losses = NULL;
@@ -406,11 +445,14 @@ int v1_timeline(struct v1_call *call, struct err *err)
 	v1_col_put(call, "time_ns", &time);
 	jsonw_object(json, "series");
 	if (bits & SERIES_HEAP)
-		put_level(call, "heap", s.heap, s.heap_max, s.count);
+		put_level(call, "heap", s.heap, s.heap_max, NULL, s.count);
 	if (bits & SERIES_RSS)
-		put_level(call, "rss", s.rss, s.rss_max, s.count);
+		put_level(call, "rss", s.rss, s.rss_max, NULL, s.count);
+	for (unsigned k = 0; k < PROF_PARTS; k++)
+		if (bits & SERIES_PARTS << k)
+			put_level(call, part_names[k], s.part[k], s.part_max[k], s.parts, s.count);
 	if (bits & SERIES_VIRTUAL)
-		put_level(call, "virtual", s.virtual, NULL, s.count);
+		put_level(call, "virtual", s.virtual, NULL, NULL, s.count);
 	if (bits & SERIES_ALLOCATIONS)
 		put_number(call, "allocations", s.allocations, s.count);
 	if (bits & SERIES_FREES)

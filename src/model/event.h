@@ -95,6 +95,11 @@ enum event_kind {
 	 * blocks of before
 	 */
 	EVENT_FILTERED = 14,
+	/*
+	 * what the EVENT_RSS before it consists of, read with it: addr = pages of files, bytes =
+	 * shared memory, the rest of RSS is anonymous; value = swapped out, beside it; all in bytes
+	 */
+	EVENT_RESIDENT = 15,
 	EVENT_KIND_MAX = 16
 };
 

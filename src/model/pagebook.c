@@ -397,6 +397,13 @@ int pagebook_put(struct pagebook *book, const struct page_process *process, stru
 		event->value = book->peak_bytes;
 		rc = flush(book, err);
 	}
+	if (!rc) {
+		struct event *event = next_event(book, EVENT_RESIDENT);
+		event->addr = process->kinds[PAGES_FILE];
+		event->bytes = process->kinds[PAGES_SHMEM];
+		event->value = process->kinds[PAGES_SWAP];
+		rc = flush(book, err);
+	}
 	return rc;
 }
 

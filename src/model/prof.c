@@ -64,11 +64,16 @@ static void halve_points(struct prof *p)
 		if (n && p->points[n - 1].time_ns / (p->bucket_ns * 2) == bucket) {
 			struct prof_point *to = &p->points[n - 1];
 			uint64_t heap = to->heap_max_bytes, rss = to->rss_max_bytes;
+			uint64_t part_max[PROF_PARTS];
+			memcpy(part_max, to->part_max_bytes, sizeof(part_max));
 			*to = from;
 			if (heap > to->heap_max_bytes)
 				to->heap_max_bytes = heap;
 			if (rss > to->rss_max_bytes)
 				to->rss_max_bytes = rss;
+			for (unsigned k = 0; k < PROF_PARTS; k++)
+				if (part_max[k] > to->part_max_bytes[k])
+					to->part_max_bytes[k] = part_max[k];
 			continue;
 		}
 		p->points[n++] = from;
@@ -83,7 +88,8 @@ static void bucket_close(struct prof *p)
 		return;
 	while (p->point_count == PROF_POINTS_MAX)
 		halve_points(p);
-	p->points[p->point_count++] = (struct prof_point){
+	struct prof_point *point = &p->points[p->point_count++];
+	*point = (struct prof_point){
 		.time_ns = p->last_time_ns,
 		.rss_bytes = p->rss_bytes,
 		.virtual_bytes = p->virtual_bytes,
@@ -93,6 +99,8 @@ static void bucket_close(struct prof *p)
 		.allocations = p->allocations,
 		.frees = p->frees,
 	};
+	memcpy(point->part_bytes, p->part_bytes, sizeof(p->part_bytes));
+	memcpy(point->part_max_bytes, p->bucket_part_max, sizeof(p->bucket_part_max));
 	p->bucket_used = 0;
 }
 
@@ -103,6 +111,7 @@ static void bucket_enter(struct prof *p, uint64_t time_ns)
 	p->bucket_end_ns = time_ns - time_ns % p->bucket_ns + p->bucket_ns;
 	p->bucket_max_bytes = p->live_bytes;
 	p->bucket_rss_max = p->rss_bytes;
+	memcpy(p->bucket_part_max, p->part_bytes, sizeof(p->part_bytes));
 }
 
 const struct prof_point *prof_timeline(const struct prof *prof, size_t *count)
@@ -576,6 +585,21 @@ static int put_mapped(struct prof *p, const struct event *ev)
 	return mapped_put(p->mapped, ev, row == UINT32_MAX ? 0 : row);
 }
 
+static void put_resident(struct prof *p, const struct event *ev)
+{
+	uint64_t file = ev->addr < p->rss_bytes ? ev->addr : p->rss_bytes;
+	uint64_t shmem = ev->bytes < p->rss_bytes - file ? ev->bytes : p->rss_bytes - file;
+	const uint64_t part[PROF_PARTS] = { [PROF_ANON] = p->rss_bytes - file - shmem,
+					    [PROF_FILE] = file,
+					    [PROF_SHMEM] = shmem,
+					    [PROF_SWAP] = ev->value };
+	for (unsigned k = 0; k < PROF_PARTS; k++) {
+		p->part_bytes[k] = part[k];
+		if (part[k] > p->bucket_part_max[k])
+			p->bucket_part_max[k] = part[k];
+	}
+}
+
 static int put_other(struct prof *p, const struct event *ev, struct err *err)
 {
 	p->last_time_ns = ev->time_ns;
@@ -593,6 +617,9 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 			p->other.peak_rss_bytes = ev->bytes;
 		if (ev->value > p->other.peak_rss_bytes)
 			p->other.peak_rss_bytes = ev->value;
+		return 0;
+	case EVENT_RESIDENT:
+		put_resident(p, ev);
 		return 0;
 	case EVENT_LOST:
 		return put_lost(p, ev, err);

@@ -250,6 +250,8 @@ void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *c
  */
 uint32_t prof_stack_used(const struct prof *prof, uint32_t from);
 
+enum prof_part { PROF_ANON, PROF_FILE, PROF_SHMEM, PROF_SWAP, PROF_PARTS };
+
 /**
  * One point of the RSS and heap timeline; kept in a bounded array (neighbours are merged when it is
  * full).
@@ -264,6 +266,11 @@ struct prof_point {
 	uint64_t rss_max_bytes, heap_max_bytes;
 	/* since the recording's start */
 	uint64_t allocations, frees;
+	/*
+	 * what RSS consists of, and what is swapped out, with the highest in the stretch; all 0
+	 * until the first EVENT_RESIDENT
+	 */
+	uint64_t part_bytes[PROF_PARTS], part_max_bytes[PROF_PARTS];
 };
 #define PROF_POINTS_MAX 2048
 /**

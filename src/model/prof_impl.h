@@ -174,8 +174,8 @@ struct prof {
 	struct prof_point *points;
 	uint32_t point_count;
 	uint64_t bucket_ns, bucket_end_ns;
-	uint64_t bucket_max_bytes, bucket_rss_max;
-	uint64_t rss_bytes, virtual_bytes;
+	uint64_t bucket_max_bytes, bucket_rss_max, bucket_part_max[PROF_PARTS];
+	uint64_t rss_bytes, virtual_bytes, part_bytes[PROF_PARTS];
 	uint64_t last_time_ns;
 	int bucket_used;
 

@@ -25,6 +25,7 @@ static const char *const kind_names[EVENT_KIND_MAX] = {
 	[EVENT_FORKED] = "forks",
 	[EVENT_CULLED] = "culled_sums",
 	[EVENT_FILTERED] = "filtered_sums",
+	[EVENT_RESIDENT] = "resident_points",
 };
 
 static const char *const def_names[DEF_RULE + 1] = {

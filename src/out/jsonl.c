@@ -182,6 +182,7 @@ static const char *kind_name(unsigned kind)
 		[EVENT_FORKED] = "forked",
 		[EVENT_CULLED] = "culled",
 		[EVENT_FILTERED] = "filtered",
+		[EVENT_RESIDENT] = "resident",
 	};
 	return kind < EVENT_KIND_MAX ? names[kind] : NULL;
 }
@@ -208,6 +209,11 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		jsonw_u64(json, "rss_bytes", event->bytes);
 		jsonw_u64(json, "peak_rss_bytes", event->value);
 		jsonw_u64(json, "virtual_bytes", event->addr);
+		break;
+	case EVENT_RESIDENT:
+		jsonw_u64(json, "file_bytes", event->addr);
+		jsonw_u64(json, "shmem_bytes", event->bytes);
+		jsonw_u64(json, "swap_bytes", event->value);
 		break;
 	case EVENT_LOST:
 		jsonw_str(json, "reason", loss_reason_name((unsigned)event->value));

@@ -265,6 +265,10 @@ static void note_sizes(struct wire_heap_header *heap)
 	heap->peak_rss_bytes = status_bytes(text, n, "VmHWM:");
 	heap->end_virtual_bytes = status_bytes(text, n, "VmSize:");
 	heap->end_rss_bytes = status_bytes(text, n, "VmRSS:");
+	heap->end_anon_bytes = status_bytes(text, n, "RssAnon:");
+	heap->end_file_bytes = status_bytes(text, n, "RssFile:");
+	heap->end_shmem_bytes = status_bytes(text, n, "RssShmem:");
+	heap->end_swap_bytes = status_bytes(text, n, "VmSwap:");
 }
 
 static int mark_exiting(void)

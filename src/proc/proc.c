@@ -193,6 +193,42 @@ int proc_gauge_memory(struct proc_gauge *gauge, struct proc_memory *memory)
 	return got < 0 ? (int)got : parse_statm(text, memory);
 }
 
+/* -ENODATA for a process without memory. */
+static int parse_status(const char *text, struct proc_resident *r)
+{
+	/* in the kernel's order; VmSwap is missing where it was built without swap */
+	const struct {
+		const char *key;
+		uint64_t *to;
+	} lines[] = {
+		{ "\nVmSize:", &r->memory.virtual_bytes }, { "\nVmHWM:", &r->peak_bytes },
+		{ "\nVmRSS:", &r->memory.rss_bytes },      { "\nRssAnon:", &r->anon_bytes },
+		{ "\nRssFile:", &r->file_bytes },          { "\nRssShmem:", &r->shmem_bytes },
+		{ "\nVmSwap:", &r->swap_bytes },
+	};
+	const size_t count = sizeof(lines) / sizeof(lines[0]);
+	for (size_t i = 0; i < count; i++) {
+		const char *line = strstr(text, lines[i].key);
+		if (!line && i + 1 < count)
+			return -ENODATA;
+		*lines[i].to = line ? strtoull(line + strlen(lines[i].key), NULL, 10) * 1024 : 0;
+		text = line ? line : text;
+	}
+	return 0;
+}
+
+int proc_gauge_resident(struct proc_gauge *gauge, struct proc_resident *resident)
+{
+	char text[4096];
+	ssize_t got = gauge_read(gauge, "status", &gauge->status, text, sizeof(text));
+	int rc = got < 0 ? (int)got : parse_status(text, resident);
+	pid_t tid = rc == -ENODATA ? proc_living_thread(gauge->pid) : 0;
+	if (!tid)
+		return rc;
+	got = read_of(gauge->pid, tid, "status", text, sizeof(text));
+	return got < 0 ? (int)got : parse_status(text, resident);
+}
+
 int proc_gauge_start_stack(struct proc_gauge *gauge, uint64_t *at)
 {
 	char text[1024];
@@ -223,6 +259,8 @@ void proc_gauge_fini(struct proc_gauge *gauge)
 		close(gauge->statm - 1);
 	if (gauge->stat)
 		close(gauge->stat - 1);
+	if (gauge->status)
+		close(gauge->status - 1);
 }
 
 int proc_maps_has(pid_t pid, const char *name, uint64_t inode)

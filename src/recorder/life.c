@@ -278,6 +278,12 @@ void record_look_around(struct record *rec)
 	}
 }
 
+static void note_peak(struct record *rec, uint64_t now, uint64_t peak)
+{
+	rec->peak_next_ns = now + RSS_LAST_NS;
+	rec->peak_rss_bytes = MAX(rec->peak_rss_bytes, peak);
+}
+
 /* One that has not run since has the peak that it had. */
 static void take_peak(struct record *rec, uint64_t now, int anyway)
 {
@@ -285,34 +291,42 @@ static void take_peak(struct record *rec, uint64_t now, int anyway)
 	rec->peak_next_ns = now + RSS_LAST_NS;
 	if (!anyway && proc_gauge_stir(&rec->gauge, &stir) == 0 && stir == rec->peak_stir)
 		return;
-	if (proc_peak_rss(rec->pid, &peak) == 0 && peak > rec->peak_rss_bytes)
-		rec->peak_rss_bytes = peak;
+	if (proc_peak_rss(rec->pid, &peak) == 0)
+		note_peak(rec, now, peak);
 	rec->peak_stir = stir; /* as of before that reading */
 }
 
 static int take_rss(struct record *rec, uint64_t now, int peak_too)
 {
 	struct proc_memory memory;
+	struct proc_resident resident = { 0 };
 	if (proc_gauge_memory(&rec->gauge, &memory) < 0) /* gone, or about to be */
 		return 0;
-	notice_exec(rec, now); /* behind the reading: it may be the successor's */
+	int point = peak_too || now >= rec->rss_repeat_ns ||
+		    !is_near(memory.rss_bytes, rec->rss.rss_bytes) ||
+		    !is_near(memory.virtual_bytes, rec->rss.virtual_bytes);
+	/* all of a point's figures are of one reading */
+	int whole = point && proc_gauge_resident(&rec->gauge, &resident) == 0;
+	notice_exec(rec, now); /* behind the readings: they may be the successor's */
 	look_for_children(rec);
 	if (rec->replaced)
 		return 0;
-	if (peak_too || now >= rec->peak_next_ns)
+	if (whole)
+		note_peak(rec, now, resident.peak_bytes);
+	else if (peak_too || now >= rec->peak_next_ns)
 		take_peak(rec, now, peak_too);
 	/* young programs grow fast; those of two seconds are looked at ten times a second */
 	uint64_t interval = now / 20;
 	interval = interval < RSS_FIRST_NS ? RSS_FIRST_NS : interval;
 	rec->rss_next_ns = now + (interval > RSS_LAST_NS ? RSS_LAST_NS : interval);
-	if (!peak_too && now < rec->rss_repeat_ns &&
-	    is_near(memory.rss_bytes, rec->rss.rss_bytes) &&
-	    is_near(memory.virtual_bytes, rec->rss.virtual_bytes))
+	if (!point)
 		return 0;
 	rec->rss = memory;
 	rec->rss_repeat_ns = now + RSS_REPEAT_NS;
-	return source_heap_rss(rec->heap, record_sink(rec), memory.rss_bytes, memory.virtual_bytes,
-			       rec->peak_rss_bytes, &rec->err);
+	if (!whole)
+		resident.memory = memory;
+	resident.peak_bytes = rec->peak_rss_bytes;
+	return source_heap_rss(rec->heap, record_sink(rec), &resident, &rec->err);
 }
 
 void record_note_successor(struct record *rec)
@@ -497,9 +511,9 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	source_heap_state(rec->heap, &rec->state);
 	if (rec->state.peak_rss_bytes > rec->peak_rss_bytes)
 		rec->peak_rss_bytes = rec->state.peak_rss_bytes;
-	if (rc == 0 && !detach && !rec->replaced && rec->state.end_rss_bytes)
-		rc = source_heap_rss(rec->heap, record_sink(rec), rec->state.end_rss_bytes,
-				     rec->state.end_virtual_bytes, rec->peak_rss_bytes, err);
+	rec->state.end.peak_bytes = rec->peak_rss_bytes;
+	if (rc == 0 && !detach && !rec->replaced && rec->state.end.memory.rss_bytes)
+		rc = source_heap_rss(rec->heap, record_sink(rec), &rec->state.end, err);
 	describe(rec, &def);
 	def.process.ended = 1;
 	def.process.complete = complete;

@@ -341,18 +341,22 @@ static int take_event(void *ctx, const struct wire_sample_event *e)
 
 int sample_record_drain(struct sample_record *r, uint64_t now_ns, struct err *err)
 {
-	struct proc_memory memory;
+	struct proc_resident resident;
 	r->err = err;
 	int rc = sampler_events(r->sampler, take_event, r, err);
 	if (rc < 0 || now_ns < r->rss_due_ns)
 		return rc < 0 ? rc : 0;
 	r->rss_due_ns = now_ns + RSS_NS;
-	if (proc_gauge_memory(&r->gauge, &memory) == 0) {
+	if (proc_gauge_resident(&r->gauge, &resident) == 0) {
 		struct event ev = { .kind = EVENT_RSS,
-				    .bytes = memory.rss_bytes,
-				    .addr = memory.virtual_bytes };
-		proc_peak_rss((pid_t)r->pid, &ev.value);
-		if (thread_of(r, r->pid) && put(r, &ev, now_ns) < 0)
+				    .bytes = resident.memory.rss_bytes,
+				    .addr = resident.memory.virtual_bytes,
+				    .value = resident.peak_bytes };
+		struct event parts = { .kind = EVENT_RESIDENT,
+				       .addr = resident.file_bytes,
+				       .bytes = resident.shmem_bytes,
+				       .value = resident.swap_bytes };
+		if (thread_of(r, r->pid) && (put(r, &ev, now_ns) < 0 || put(r, &parts, now_ns) < 0))
 			return err->code;
 	}
 	return trace_writer_flush(r->writer, err);

@@ -268,6 +268,20 @@ int source_heap_fd(const struct source_heap *heap)
 	return heap->fd;
 }
 
+/* How large it was as it ended; all 0: not known. */
+static struct proc_resident end_of(const struct wire_heap_header *h)
+{
+	const struct proc_resident end = {
+		.memory.rss_bytes = __atomic_load_n(&h->end_rss_bytes, __ATOMIC_RELAXED),
+		.memory.virtual_bytes = __atomic_load_n(&h->end_virtual_bytes, __ATOMIC_RELAXED),
+		.anon_bytes = __atomic_load_n(&h->end_anon_bytes, __ATOMIC_RELAXED),
+		.file_bytes = __atomic_load_n(&h->end_file_bytes, __ATOMIC_RELAXED),
+		.shmem_bytes = __atomic_load_n(&h->end_shmem_bytes, __ATOMIC_RELAXED),
+		.swap_bytes = __atomic_load_n(&h->end_swap_bytes, __ATOMIC_RELAXED),
+	};
+	return end;
+}
+
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state)
 {
 	const struct wire_heap_header *h = heap->tables.header;
@@ -280,8 +294,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		.exec_called = exec_called != 0,
 		.exec_entered = exec_called == WIRE_EXEC_ENTERED,
 		.peak_rss_bytes = __atomic_load_n(&h->peak_rss_bytes, __ATOMIC_RELAXED),
-		.end_rss_bytes = __atomic_load_n(&h->end_rss_bytes, __ATOMIC_RELAXED),
-		.end_virtual_bytes = __atomic_load_n(&h->end_virtual_bytes, __ATOMIC_RELAXED),
+		.end = end_of(h),
 		.modules_nameless = __atomic_load_n(&h->modules_nameless, __ATOMIC_RELAXED),
 		.stamp_every_event = h->stamp_every_event != 0,
 		.start_realtime_ns = h->start_realtime_ns,
@@ -550,8 +563,8 @@ int source_heap_housekeep(struct source_heap *heap, struct sink *sink, int all, 
 	return rc < 0 ? rc : heap_flush(heap);
 }
 
-int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_bytes,
-		    uint64_t virtual_bytes, uint64_t peak_bytes, struct err *err)
+int source_heap_rss(struct source_heap *heap, struct sink *sink,
+		    const struct proc_resident *resident, struct err *err)
 {
 	heap->out.sink = sink;
 	heap->out.err = err;
@@ -564,9 +577,18 @@ int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_by
 	if (!ev)
 		return err && err->code ? err->code : -EIO;
 	ev->kind = EVENT_RSS;
-	ev->bytes = rss_bytes;
-	ev->addr = virtual_bytes;
-	ev->value = peak_bytes;
+	ev->bytes = resident->memory.rss_bytes;
+	ev->addr = resident->memory.virtual_bytes;
+	ev->value = resident->peak_bytes;
+	if (resident->anon_bytes || resident->file_bytes) {
+		ev = heap_next_event(heap, NULL);
+		if (!ev)
+			return err && err->code ? err->code : -EIO;
+		ev->kind = EVENT_RESIDENT;
+		ev->addr = resident->file_bytes;
+		ev->bytes = resident->shmem_bytes;
+		ev->value = resident->swap_bytes;
+	}
 	return heap_flush(heap);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "model/event.h"
+#include "proc/proc.h"
 
 /* ---- heap: the rings that the preload library fills (wire/heap.h) ---------------------------- */
 
@@ -65,7 +66,7 @@ struct source_heap_state {
 	int exec_entered;
 	uint64_t peak_rss_bytes;
 	/* as it ended; 0: not known */
-	uint64_t end_rss_bytes, end_virtual_bytes;
+	struct proc_resident end;
 	/* the library's own mappings */
 	uint64_t own_bytes;
 	uint32_t modules_nameless;
@@ -218,9 +219,12 @@ uint64_t source_heap_raw_length_ns(const struct source_heap *heap);
 /** source_heap_raw_bound_ns() - how far the times in a raw recording may be off. */
 uint64_t source_heap_raw_bound_ns(const struct source_heap *heap);
 
-/** source_heap_rss() - emit EVENT_RSS at the current time; keeps the order of times. */
-int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_bytes,
-		    uint64_t virtual_bytes, uint64_t peak_bytes, struct err *err);
+/**
+ * source_heap_rss() - emit EVENT_RSS at the current time, and EVENT_RESIDENT where @resident says
+ * what RSS consists of (anonymous memory, or files, are not 0); keeps the order of times.
+ */
+int source_heap_rss(struct source_heap *heap, struct sink *sink,
+		    const struct proc_resident *resident, struct err *err);
 
 struct source_heap_stats {
 	uint64_t events, allocations, frees, foreign_frees;

@@ -19,6 +19,7 @@ enum {
 	COL_MAPPED =
 		19, /* what was mapped: four sums, then rows of stacks; absent in older files */
 	COL_THREAD_PEAK_BLOCKS = 18, /* of the threads of COL_THREADS, in their order */
+	COL_PARTS = 20, /* what RSS consists of, by point of COL_TIMELINE; absent in older files */
 };
 
 /* The fields of a cost, in the order of their columns. */
@@ -29,7 +30,8 @@ _Static_assert(COL_PEAK_BLOCKS == COL_COST + COST_FIELDS_FIRST, "columns of a su
 _Static_assert(sizeof(struct cost) == COST_FIELDS * sizeof(uint64_t), "struct cost");
 
 /* A field that the model gains must be stored here too, and described in docs/format.md. */
-_Static_assert(sizeof(struct prof_point) == 8 * sizeof(uint64_t), "struct prof_point");
+_Static_assert(sizeof(struct prof_point) == (8 + 2 * PROF_PARTS) * sizeof(uint64_t),
+	       "struct prof_point");
 _Static_assert(sizeof(struct prof_totals) == (COST_FIELDS + 18 + 3 * 16) * sizeof(uint64_t),
 	       "struct prof_totals");
 
@@ -117,28 +119,46 @@ static void put_threads(struct buf *to, struct buf *peaks, const struct prof *pr
 	}
 }
 
+static void raise(uint64_t *to, uint64_t from)
+{
+	if (from > *to)
+		*to = from;
+}
+
+/* What RSS consists of at one point: differences to the last one, and to what was most. */
+static void put_parts(struct buf *to, const struct prof_point *p, const struct prof_point *last,
+		      const uint64_t most[PROF_PARTS])
+{
+	for (unsigned k = 0; k < PROF_PARTS; k++) {
+		put_num(to, zigzag((int64_t)(p->part_bytes[k] - last->part_bytes[k])));
+		put_num(to, most[k] - p->part_bytes[k]);
+	}
+}
+
 /*
  * Every point's fields, as differences; @most of them, evenly chosen, the last one always among
  * them. What is left out hands its maxima on to the next one that is kept.
  */
-static void put_timeline(struct buf *to, const struct prof *prof, size_t most)
+static void put_timeline(struct buf *to, struct buf *parts, const struct prof *prof, size_t most)
 {
 	size_t count;
 	const struct prof_point *point = prof_timeline(prof, &count);
 	struct prof_point last = { 0 };
+	uint64_t known = 0;
+	for (size_t i = 0; i < count; i++)
+		known |= point[i].part_bytes[PROF_ANON] | point[i].part_bytes[PROF_FILE];
 	if (most < 2)
 		most = 2;
 	size_t kept = count < most ? count : most, next = 0;
 	for (size_t i = 0; i < kept; i++) {
 		size_t at = kept == count ? i : (i * (count - 1) + (kept - 1) / 2) / (kept - 1);
 		const struct prof_point *p = &point[at];
-		uint64_t rss_max = 0, heap_max = 0;
+		uint64_t rss_max = 0, heap_max = 0, part_max[PROF_PARTS] = { 0 };
 		for (; next <= at; next++) {
-			rss_max = point[next].rss_max_bytes > rss_max ? point[next].rss_max_bytes
-								      : rss_max;
-			heap_max = point[next].heap_max_bytes > heap_max
-					   ? point[next].heap_max_bytes
-					   : heap_max;
+			raise(&rss_max, point[next].rss_max_bytes);
+			raise(&heap_max, point[next].heap_max_bytes);
+			for (unsigned k = 0; k < PROF_PARTS; k++)
+				raise(&part_max[k], point[next].part_max_bytes[k]);
 		}
 		put_num(to, p->time_ns - last.time_ns);
 		put_num(to, zigzag((int64_t)(p->rss_bytes - last.rss_bytes)));
@@ -148,6 +168,8 @@ static void put_timeline(struct buf *to, const struct prof *prof, size_t most)
 		put_num(to, zigzag((int64_t)(heap_max - p->heap_bytes)));
 		put_num(to, zigzag((int64_t)(p->allocations - last.allocations)));
 		put_num(to, zigzag((int64_t)(p->frees - last.frees)));
+		if (known)
+			put_parts(parts, p, &last, part_max);
 		last = *p;
 	}
 }
@@ -270,7 +292,7 @@ int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 	put_totals(&cols->col[COL_TOTALS], totals);
 	put_threads(&cols->col[COL_THREADS], &cols->col[COL_THREAD_PEAK_BLOCKS], prof,
 		    names->threads);
-	put_timeline(&cols->col[COL_TIMELINE], prof, points);
+	put_timeline(&cols->col[COL_TIMELINE], &cols->col[COL_PARTS], prof, points);
 	if (put_mapped(&cols->col[COL_MAPPED], prof, names->stacks, err) < 0)
 		return -ENOMEM;
 	return count;
@@ -394,6 +416,8 @@ static int get_threads(const struct blt_view *view, struct prof *prof, struct er
 static int get_timeline(const struct blt_view *view, struct prof *prof, struct err *err)
 {
 	struct cursor c = cursor_column(view, COL_TIMELINE);
+	struct cursor parts = cursor_column(view, COL_PARTS);
+	const int knows_parts = parts.at < parts.end;
 	struct prof_point *points = NULL, p = { 0 };
 	size_t count = 0, cap = 0;
 	int rc = 0;
@@ -406,7 +430,11 @@ static int get_timeline(const struct blt_view *view, struct prof *prof, struct e
 		p.heap_max_bytes = p.heap_bytes + (uint64_t)unzigzag(get_num(&c));
 		p.allocations += (uint64_t)unzigzag(get_num(&c));
 		p.frees += (uint64_t)unzigzag(get_num(&c));
-		if (c.bad || count == POINTS_MAX) {
+		for (unsigned k = 0; knows_parts && k < PROF_PARTS; k++) {
+			p.part_bytes[k] += (uint64_t)unzigzag(get_num(&parts));
+			p.part_max_bytes[k] = p.part_bytes[k] + get_num(&parts);
+		}
+		if (c.bad || parts.bad || count == POINTS_MAX) {
 			rc = -EBADMSG;
 			break;
 		}

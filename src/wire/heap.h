@@ -26,7 +26,7 @@
 #include "wire/heap_filter.h"
 
 #define WIRE_HEAP_MAGIC 0x3170616568646c62ULL /* "bldheap1" */
-#define WIRE_HEAP_VERSION 4
+#define WIRE_HEAP_VERSION 5
 #define WIRE_OWN_BYTES 128
 #define WIRE_LINE 64 /* cache line */
 #define WIRE_EXE_BYTES 1024
@@ -320,8 +320,9 @@ struct wire_heap_header {
 	uint64_t end_cycles, end_ns;
 	/* VmHWM as the exit hook read it; 0 = not known */
 	uint64_t peak_rss_bytes;
-	/* VmRSS and VmSize at the same moment */
+	/* VmRSS and VmSize at the same moment, and what RSS consisted of */
 	uint64_t end_rss_bytes, end_virtual_bytes;
+	uint64_t end_anon_bytes, end_file_bytes, end_shmem_bytes, end_swap_bytes;
 	/*
 	 * /proc/self/exe as the library read it, with its NUL; "" = not known, or longer. Complete
 	 * before @attached: by the time that the recorder asks /proc an exec may have put another

@@ -10,7 +10,7 @@ MASK = (1 << 64) - 1
 DEFS, EVENTS, SUMMARY, INDEX, END, PENDING, FILE, SNAPSHOT = range(1, 9)
 PROCESS, THREAD, MODULE, FRAME, STACK, SYMBOL, RULE = range(1, 8)
 REGION = 5
-ALLOC, FREE, FREE_FOREIGN, MAP, UNMAP, BRK, RSS, MARK, LOST, SWITCH, THREAD_END, FORKED, CULLED, FILTERED = range(1, 15)
+ALLOC, FREE, FREE_FOREIGN, MAP, UNMAP, BRK, RSS, MARK, LOST, SWITCH, THREAD_END, FORKED, CULLED, FILTERED, RESIDENT = range(1, 16)
 TEMPORARY, IMPLIED = 2, 8
 COUNTERS = ("allocations", "allocated_bytes", "frees", "temporary_allocations", "leaked_allocations", "leaked_bytes",
             "peak_bytes", "uncertain_allocations", "uncertain_bytes")
@@ -444,6 +444,12 @@ class Recording:
             more = [column.varint()] + [column.zigzag() for _ in range(7)]
             point = [more[i] if i in (4, 5) else point[i] + more[i] for i in range(8)]
             self.summary["timeline"].append(point)
+        part, column = [0] * 8, columns[20]
+        while not column.done():  # anonymous, file, shared memory, swapped: each with the highest of its stretch
+            for k in range(0, 8, 2):
+                part[k] += column.zigzag()
+                part[k + 1] = part[k] + column.varint()
+            self.summary.setdefault("parts", []).append(list(part))
         column = columns[19]
         if not column.done():
             self.summary["mapped"] = {"kinds": [[column.varint() for _ in range(7)] for _ in range(4)], "lost": column.varint(), "rows": []}

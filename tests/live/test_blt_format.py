@@ -93,6 +93,12 @@ def assert_summary(recording, rows, report):
     assert {thread: cost["events"] for thread, cost in recording.summary["threads"].items()} == by_thread
     last = recording.summary["timeline"][-1]
     assert last[3] == totals["leaked_bytes"] and last[6:] == [totals["allocations"], totals["frees"]]
+    sizes = [event for event in recording.events if event["kind"] in (blt.RSS, blt.RESIDENT)]
+    if sizes:  # each of all figures, the last one of the end: what there is of which kind adds up
+        file, shared, swapped = [sizes[-1][name] for name in ("addr", "bytes", "value")]
+        assert [event["kind"] for event in sizes] == [blt.RSS, blt.RESIDENT] * (len(sizes) // 2)
+        assert len(recording.summary["parts"]) == len(recording.summary["timeline"])
+        assert recording.summary["parts"][-1][::2] == [last[1] - file - shared, file, shared, swapped]
     if not totals["culled_allocations"]:
         before = [event for event in recording.events if event["kind"] in (blt.ALLOC, blt.FREE)][:totals["peak_event"]]
         assert sum(change(event)[-1] for event in before) == totals["peak_bytes"]
@@ -103,7 +109,8 @@ def assert_events(recording, byteledger, path):
     done = subprocess.run([byteledger, "export", "--to", "jsonl", path], capture_output=True, check=True, timeout=120)
     kinds = {"alloc": blt.ALLOC, "free": blt.FREE, "foreign_free": blt.FREE_FOREIGN, "map": blt.MAP, "unmap": blt.UNMAP,
              "brk": blt.BRK, "rss": blt.RSS, "mark": blt.MARK, "lost": blt.LOST, "switch": blt.SWITCH,
-             "thread_end": blt.THREAD_END, "forked": blt.FORKED, "culled": blt.CULLED, "filtered": blt.FILTERED}
+             "thread_end": blt.THREAD_END, "forked": blt.FORKED, "culled": blt.CULLED, "filtered": blt.FILTERED,
+             "resident": blt.RESIDENT}
     told, number, mine = (json.loads(line) for line in done.stdout.splitlines()), {0: 0}, iter(recording.events)
     for want in told:
         # what nobody finished may lack an end: that is said by the reader, in no event of the file
@@ -114,6 +121,7 @@ def assert_events(recording, byteledger, path):
         assert [want["time_ns"], want["tid"]] == [event["time"], recording.threads[event["thread"]][0]]
         for name, value in (("address", hex(event["addr"]) if event["addr"] else None), ("bytes", event["bytes"]), ("value", event.get("value")),
                             ("temporary", bool(event["flags"] & blt.TEMPORARY)), ("virtual_bytes", event["addr"]),
+                            ("file_bytes", event["addr"]), ("shmem_bytes", event["bytes"]), ("swap_bytes", event.get("value")),
                             ("rss_bytes", event["bytes"]), ("peak_rss_bytes", event.get("value"))):
             if event["kind"] != blt.CULLED and name in want:
                 assert want[name] == value, (name, want, event)

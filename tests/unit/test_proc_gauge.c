@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -78,10 +79,37 @@ static void a_fault_and_time_on_a_processor_are_told_apart_from_sleep(void **sta
 	proc_gauge_fini(&gauge);
 }
 
+static void what_resident_memory_consists_of_is_of_one_reading(void **state)
+{
+	(void)state;
+	const size_t bytes = 24 << 20;
+	struct proc_gauge gauge = { .pid = getpid() };
+	struct proc_resident before, after;
+	assert_int_equal(proc_gauge_resident(&gauge, &before), 0);
+	char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *shared =
+		mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(own != MAP_FAILED && shared != MAP_FAILED);
+	memset(own, 1, bytes);
+	memset(shared, 1, 2 * bytes);
+	assert_int_equal(proc_gauge_resident(&gauge, &after), 0);
+	assert_int_equal(after.memory.rss_bytes,
+			 after.anon_bytes + after.file_bytes + after.shmem_bytes);
+	/* the kernel's counters lag a little, where they are kept by processor */
+	assert_true(after.anon_bytes + (1 << 20) > before.anon_bytes + bytes);
+	assert_true(after.shmem_bytes + (1 << 20) > before.shmem_bytes + 2 * bytes);
+	assert_true(after.memory.virtual_bytes >= before.memory.virtual_bytes + 3 * bytes);
+	assert_true(after.peak_bytes + (1 << 20) > after.memory.rss_bytes);
+	munmap(own, bytes);
+	munmap(shared, 2 * bytes);
+	proc_gauge_fini(&gauge);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fault_and_time_on_a_processor_are_told_apart_from_sleep),
+		cmocka_unit_test(what_resident_memory_consists_of_is_of_one_reading),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,18 @@ static void check_summary(struct prof *prof, int twins)
 	assert_int_equal(p[points - 1].time_ns, q[more - 1].time_ns);
 	assert_int_equal(p[points - 1].heap_bytes, q[more - 1].heap_bytes);
 	assert_int_equal(p[points - 1].frees, q[more - 1].frees);
+	for (unsigned k = 0; k < PROF_PARTS; k++) {
+		uint64_t most[2] = { 0, 0 };
+		for (size_t i = 0; i < points; i++)
+			most[0] =
+				p[i].part_max_bytes[k] > most[0] ? p[i].part_max_bytes[k] : most[0];
+		for (size_t i = 0; i < more; i++)
+			most[1] =
+				q[i].part_max_bytes[k] > most[1] ? q[i].part_max_bytes[k] : most[1];
+		assert_true(most[0] > 0);
+		assert_int_equal(most[0], most[1]);
+		assert_int_equal(p[points - 1].part_bytes[k], q[more - 1].part_bytes[k]);
+	}
 }
 
 static void the_summary_says_what_a_replay_says(void **state)

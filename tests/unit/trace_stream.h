@@ -309,10 +309,10 @@ static inline void stream_next(struct stream *s, struct sink *to, struct event *
 		e->flags = (uint8_t)(stream_random(s) % 5 ? 0 : stream_random(s) % 4);
 		e->flags |= stream_random(s) % 20 ? 0 : EVENT_F_IMPLIED;
 	} else {
-		static const uint8_t kinds[] = {
-			EVENT_FREE_FOREIGN, EVENT_MAP,  EVENT_UNMAP,  EVENT_BRK,       EVENT_RSS,
-			EVENT_MARK,         EVENT_LOST, EVENT_SWITCH, EVENT_THREAD_END
-		};
+		static const uint8_t kinds[] = { EVENT_FREE_FOREIGN, EVENT_MAP,    EVENT_UNMAP,
+						 EVENT_BRK,          EVENT_RSS,    EVENT_MARK,
+						 EVENT_LOST,         EVENT_SWITCH, EVENT_THREAD_END,
+						 EVENT_RESIDENT };
 		e->kind = kinds[stream_random(s) % sizeof(kinds)];
 		e->addr = stream_random(s) >> (stream_random(s) % 64);
 		e->bytes = stream_random(s) >> (stream_random(s) % 64);

@@ -27,7 +27,7 @@ export const LIGHT: Colours = {
 	boxText: "#14181f", grown: "#f08a4b", same: "#e6e8ec", shrunk: "#5aa0e6",
 	bg: "#ffffff", panel: "#f5f6f8", line: "#d5d9e0", text: "#14181f", second: "#4b5361", link: "#0b57c4",
 	warn: "#7a4b00", bad: "#a8200d", good: "#1a6b3c", run: "#c9ced7",
-	series: { heap: "#0b57c4", rss: "#14181f", virtual: "#8a5cd6", allocations: "#1a6b3c", frees: "#c2570c" },
+	series: { heap: "#0b57c4", rss: "#14181f", anon: "#a3126e", file: "#0b7280", shmem: "#7a6200", swap: "#a8200d", virtual: "#8a5cd6", allocations: "#1a6b3c", frees: "#c2570c" },
 };
 export const DARK: Colours = {
 	dark: true,
@@ -35,5 +35,5 @@ export const DARK: Colours = {
 	boxText: "#f4f6fa", grown: "#a8470f", same: "#343a45", shrunk: "#1f5fa8",
 	bg: "#12151a", panel: "#1a1e25", line: "#353c48", text: "#e8ebf1", second: "#a5adba", link: "#7db4ff",
 	warn: "#ffce73", bad: "#ff9b8a", good: "#7fd3a0", run: "#4a515e",
-	series: { heap: "#7db4ff", rss: "#e8ebf1", virtual: "#b99bff", allocations: "#7fd3a0", frees: "#ffb073" },
+	series: { heap: "#7db4ff", rss: "#e8ebf1", anon: "#ff8ad0", file: "#5fd0d8", shmem: "#d8c25a", swap: "#ff9b8a", virtual: "#b99bff", allocations: "#7fd3a0", frees: "#ffb073" },
 };

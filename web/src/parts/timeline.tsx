@@ -15,6 +15,10 @@ import { plotTimeline, type Line, type Plot } from "./plot.ts";
 export const SERIES: Record<string, { label: string; rate: boolean; term: string }> = {
 	heap: { label: "heap live", rate: false, term: "heap" },
 	rss: { label: "RSS", rate: false, term: "rss" },
+	anon: { label: "anon", rate: false, term: "anon" },
+	file: { label: "file", rate: false, term: "file" },
+	shmem: { label: "shmem", rate: false, term: "shmem" },
+	swap: { label: "swap", rate: false, term: "swap" },
 	virtual: { label: "virtual", rate: false, term: "virtual" },
 	allocations: { label: "allocations/s", rate: true, term: "allocations" },
 	frees: { label: "frees/s", rate: true, term: "frees" },
