@@ -72,6 +72,7 @@ void memory_live_tell(const struct memory_live *l, struct serving *serving,
 	char *text = NULL;
 	size_t len = 0, source = V1_LIVE_FIRST;
 	struct jsonw json;
+	const uint64_t now = clock_ns(CLOCK_REALTIME);
 	FILE *to = serving ? open_memstream(&text, &len) : NULL;
 	if (!to)
 		return;
@@ -85,10 +86,13 @@ void memory_live_tell(const struct memory_live *l, struct serving *serving,
 	jsonw_str(&json, "name", event->comm);
 	jsonw_str(&json, "rule", event->rule->text);
 	jsonw_str(&json, "text", event->words);
-	jsonw_u64(&json, "time_realtime_ns", clock_ns(CLOCK_REALTIME));
+	jsonw_u64(&json, "time_realtime_ns", now);
 	jsonw_object_end(&json);
 	if (fclose(to) == 0)
-		serving_tell(serving, text);
+		serving_tell(serving, &(struct v1_alert){ .pid = (int32_t)event->pid,
+							  .time_realtime_ns = now,
+							  .text = event->words,
+							  .json = text });
 	free(text);
 }
 

@@ -213,9 +213,9 @@ int serving_add(struct serving *s, const char *path, struct err *err)
 	return item ? shelf_add(s->shelf, item, err) : err->code;
 }
 
-void serving_tell(struct serving *s, const char *json)
+void serving_tell(struct serving *s, const struct v1_alert *alert)
 {
-	v1_tell(s->v1, json);
+	v1_tell(s->v1, alert);
 }
 
 void serving_freep(struct serving **serving)

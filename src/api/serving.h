@@ -65,7 +65,7 @@ uint16_t serving_open_port(const struct serving *serving);
 /** serving_add() - a recording that is just being written. -ENOMEM, -E2BIG. */
 int serving_add(struct serving *serving, const char *path, struct err *err);
 /** serving_tell() - v1_tell(): an event for pages that listen. */
-void serving_tell(struct serving *serving, const char *json);
+void serving_tell(struct serving *serving, const struct v1_alert *alert);
 void serving_freep(struct serving **serving);
 
 #endif

@@ -70,7 +70,11 @@ struct v1 {
 	struct v1_live lives[V1_LIVES_MAX];
 	size_t live_count;
 	/* a ring, under lock */
-	char *told[V1_TOLD_MAX];
+	struct told {
+		int32_t pid;
+		uint64_t time_realtime_ns;
+		char *text, *json;
+	} told[V1_TOLD_MAX];
 	uint64_t told_count;
 };
 
@@ -90,16 +94,29 @@ const struct v1_live *v1_lives(const struct v1 *v1, size_t *count)
 	return v1->lives;
 }
 
-void v1_tell(struct v1 *v1, const char *json)
+void v1_tell(struct v1 *v1, const struct v1_alert *alert)
 {
-	char *copy = strdup(json);
-	if (!copy)
+	struct told copy = { alert->pid, alert->time_realtime_ns, strdup(alert->text),
+			     strdup(alert->json) };
+	if (!copy.json || !copy.text) {
+		free(copy.json);
+		free(copy.text);
 		return; /* whoever watches said it on stderr, too */
+	}
 	pthread_mutex_lock(&v1->lock);
-	char **to = &v1->told[v1->told_count++ % V1_TOLD_MAX];
-	free(*to);
+	struct told *to = &v1->told[v1->told_count++ % V1_TOLD_MAX];
+	free(to->json);
+	free(to->text);
 	*to = copy;
 	pthread_mutex_unlock(&v1->lock);
+}
+
+static uint64_t v1_told_count(struct v1 *v1)
+{
+	pthread_mutex_lock(&v1->lock);
+	uint64_t count = v1->told_count;
+	pthread_mutex_unlock(&v1->lock);
+	return count;
 }
 
 int v1_told(struct v1 *v1, uint64_t number, struct buf *to, uint64_t *last)
@@ -108,11 +125,25 @@ int v1_told(struct v1 *v1, uint64_t number, struct buf *to, uint64_t *last)
 	pthread_mutex_lock(&v1->lock);
 	*last = v1->told_count;
 	if (number && number <= v1->told_count && v1->told_count - number < V1_TOLD_MAX) {
-		buf_puts(to, v1->told[(number - 1) % V1_TOLD_MAX]);
+		buf_puts(to, v1->told[(number - 1) % V1_TOLD_MAX].json);
 		found = 1;
 	}
 	pthread_mutex_unlock(&v1->lock);
 	return found;
+}
+
+void v1_alert_flags(struct v1 *v1, int32_t pid, uint64_t from_ns, uint64_t to_ns,
+		    void (*put)(void *ctx, uint64_t time_ns, const char *text), void *ctx)
+{
+	pthread_mutex_lock(&v1->lock);
+	uint64_t i = v1->told_count > V1_TOLD_MAX ? v1->told_count - V1_TOLD_MAX : 0;
+	for (; i < v1->told_count; i++) {
+		const struct told *told = &v1->told[i % V1_TOLD_MAX];
+		if (told->pid == pid && told->time_realtime_ns >= from_ns &&
+		    told->time_realtime_ns <= to_ns)
+			put(ctx, told->time_realtime_ns - from_ns, told->text);
+	}
+	pthread_mutex_unlock(&v1->lock);
 }
 
 /** is_live() - does the question mean a source that is no recording? */
@@ -409,6 +440,8 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	int about_live = route->words & ASK_SRC && is_live(v1, call.source);
 	int cached = route->words != 0 && route->answer != v1_events && !about_live;
 	question_text(&question, route, http_request_tail(request), &call.ask);
+	if (route->answer == v1_timeline) /* alerts are among its flags */
+		buf_printf(&question, "#%llu", (unsigned long long)v1_told_count(v1));
 	make_etag(v1->shelf, &call.ask, buf_cstr(&question), etag);
 	int rc = 0;
 	if (about_live && route->answer != v1_explain) {
@@ -468,8 +501,10 @@ void v1_free(struct v1 *v1)
 		free(v1->answers[i].question);
 		buf_fini(&v1->answers[i].body);
 	}
-	for (size_t i = 0; i < V1_TOLD_MAX; i++)
-		free(v1->told[i]);
+	for (size_t i = 0; i < V1_TOLD_MAX; i++) {
+		free(v1->told[i].text);
+		free(v1->told[i].json);
+	}
 	pthread_mutex_destroy(&v1->lock);
 	free(v1);
 }

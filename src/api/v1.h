@@ -44,12 +44,22 @@ void v1_free(struct v1 *v1);
  * v1_add_live() - one more source, with the next number; copied. Before the server starts. -E2BIG.
  */
 int v1_add_live(struct v1 *v1, const struct v1_live *live);
+/** struct v1_alert - a condition that was met; strings are lent. */
+struct v1_alert {
+	int32_t pid;
+	uint64_t time_realtime_ns;
+	/* one sentence */
+	const char *text;
+	/* all of it, one object */
+	const char *json;
+};
 /**
- * v1_tell() - an event for whoever listens at /api/v1/events, under topic `alert`, and for
- * /api/v1/alerts; @json is one object. The last V1_TOLD_MAX are kept. Any thread.
+ * v1_tell() - an event for whoever listens at /api/v1/events, under topic `alert`, for
+ * /api/v1/alerts, and for the time axis of a recording of that process. The last V1_TOLD_MAX are
+ * kept. Any thread.
  */
 #define V1_TOLD_MAX 256
-void v1_tell(struct v1 *v1, const char *json);
+void v1_tell(struct v1 *v1, const struct v1_alert *alert);
 
 #define V1_ROUTES_MAX 40
 /** v1_routes() - valid as long as @v1; returns their number. */

@@ -394,6 +394,41 @@ static int put_together(const struct prof_point *points, size_t count, size_t mo
 	return 0;
 }
 
+static void put_flag(struct jsonw *json, uint64_t time_ns, const char *kind, uint64_t value,
+		     const char *label)
+{
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "time_ns", time_ns);
+	jsonw_str(json, "kind", kind);
+	jsonw_u64(json, "value", value);
+	jsonw_str(json, "label", label);
+	jsonw_object_end(json);
+}
+
+static void put_alert(void *ctx, uint64_t time_ns, const char *text)
+{
+	put_flag(ctx, time_ns, "alert", 0, text);
+}
+
+/** put_flags() - the moments that have a name, but for losses. */
+static void put_flags(struct v1_call *call)
+{
+	const struct prof_totals *t = &call->reading->totals;
+	const struct prof *names = call->reading->book->names;
+	const struct prof_process *process = prof_process(names);
+	const struct marks *marks = prof_marks(names);
+	if (t->cost.peak_bytes)
+		put_flag(&call->json, t->peak_time_ns, "peak", t->cost.peak_bytes, "heap peak");
+	for (uint32_t i = 0; i < marks->count; i++) {
+		char label[40];
+		snprintf(label, sizeof(label), "mark %llu", (unsigned long long)marks->at[i].value);
+		put_flag(&call->json, marks->at[i].time_ns, "mark", marks->at[i].value, label);
+	}
+	if (process && process->start_realtime_ns)
+		v1_alert_flags(call->v1, (int32_t)process->pid, process->start_realtime_ns,
+			       process->start_realtime_ns + t->runtime_ns, put_alert, &call->json);
+}
+
 int v1_timeline(struct v1_call *call, struct err *err)
 {
 	struct jsonw *json = &call->json;
@@ -459,14 +494,7 @@ int v1_timeline(struct v1_call *call, struct err *err)
 		put_number(call, "frees", s.frees, s.count);
 	jsonw_object_end(json);
 	jsonw_array(json, "flags");
-	if (call->reading->totals.cost.peak_bytes) {
-		jsonw_object(json, NULL);
-		jsonw_u64(json, "time_ns", call->reading->totals.peak_time_ns);
-		jsonw_str(json, "kind", "peak");
-		jsonw_u64(json, "value", call->reading->totals.cost.peak_bytes);
-		jsonw_str(json, "label", "heap peak");
-		jsonw_object_end(json);
-	}
+	put_flags(call);
 	if (losses)
 		v1_losses_put(call, losses);
 	shelf_put(call->shelf, losses);

@@ -85,6 +85,13 @@ const struct v1_live *v1_lives(const struct v1 *v1, size_t *count);
  */
 int v1_told(struct v1 *v1, uint64_t number, struct buf *to, uint64_t *last);
 
+/**
+ * v1_alert_flags() - what was told of @pid between two moments, ns since 1970; @put gets times from
+ * the first one on.
+ */
+void v1_alert_flags(struct v1 *v1, int32_t pid, uint64_t from_ns, uint64_t to_ns,
+		    void (*put)(void *ctx, uint64_t time_ns, const char *text), void *ctx);
+
 /* Columns. */
 /** struct v1_column - a JSON array that grows; zero-initialised is empty. */
 struct v1_column {

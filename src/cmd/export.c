@@ -112,9 +112,9 @@ int cmd_export(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE",
 		.doc = "Write a recording in the format of another tool.\vTIME is 10s or 1h30m "
-		       "(from the start), -5m (from the end), 50%, peak, end, a clock time of the "
-		       "recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. SIZE is 100, 64K, "
-		       "1.5M. Bounds are inclusive.",
+		       "(from the start), -5m (from the end), 50%, peak, end, mark:7, a clock time "
+		       "of the recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. SIZE is 100, "
+		       "64K, 1.5M. Bounds are inclusive.",
 		.children = children,
 	};
 	struct export e = { 0 };

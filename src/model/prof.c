@@ -618,6 +618,9 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 		if (ev->value > p->other.peak_rss_bytes)
 			p->other.peak_rss_bytes = ev->value;
 		return 0;
+	case EVENT_MARK:
+		marks_put(&p->marks, ev->time_ns, ev->value);
+		return 0;
 	case EVENT_RESIDENT:
 		put_resident(p, ev);
 		return 0;
@@ -646,7 +649,7 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 		if (put_mapped(p, ev) < 0)
 			return err_set(err, -ENOMEM, "cannot hold what was mapped");
 		break;
-	default: /* marks, switches, thread ends; kinds of later versions */
+	default: /* switches, thread ends; kinds of later versions */
 		return 0;
 	}
 	struct thread_row *row = thread_row_peek(p, ev->thread.v);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "model/event.h"
+#include "model/marks.h"
 
 struct mapped;
 struct prof;
@@ -277,6 +278,13 @@ struct prof_point {
  * prof_timeline() - at most PROF_POINTS_MAX points, ascending in time; lent until the next event.
  */
 const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
+
+/**
+ * prof_marks() - moments that the program marked; lent until the next event. prof_load_marks() - to
+ * be filled by who loads a summary.
+ */
+const struct marks *prof_marks(const struct prof *prof);
+struct marks *prof_load_marks(struct prof *prof);
 
 /**
  * prof_mapped() - what the program mapped by itself (model/mapped.h), beside the heap and in none

@@ -179,6 +179,7 @@ struct prof {
 	uint64_t last_time_ns;
 	int bucket_used;
 
+	struct marks marks;
 	/* NULL before the first mapping; a frozen one has its own */
 	struct mapped *mapped;
 	/* what is not a sum over stacks */

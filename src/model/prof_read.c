@@ -363,6 +363,16 @@ void prof_keep_live(struct prof *p, uint64_t peak_ns)
 	p->other.foreign_frees = 0;
 }
 
+const struct marks *prof_marks(const struct prof *p)
+{
+	return &p->marks;
+}
+
+struct marks *prof_load_marks(struct prof *p)
+{
+	return &p->marks;
+}
+
 const struct mapped *prof_mapped(const struct prof *p)
 {
 	if (p->mapped && !p->origin)

@@ -87,6 +87,26 @@ static int outside(const struct query_time *time, uint64_t start_ns, uint64_t ru
 			bare ? "%" : "");
 }
 
+/** no_mark() - which ones there are instead. */
+static int no_mark(const struct query_time *time, const struct marks *marks, struct err *err)
+{
+	char list[160] = "";
+	size_t len = 0;
+	uint32_t i = 0;
+	for (; i < marks->count && len + 24 < sizeof(list); i++)
+		if (marks_find(marks, marks->at[i].value) == &marks->at[i])
+			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%llu",
+						len ? ", " : "",
+						(unsigned long long)marks->at[i].value);
+	err_set(err, -EINVAL, "the recording has no mark %llu", (unsigned long long)time->value);
+	if (marks->unknown)
+		return err_hint(err, "its summary was written before marks were kept in it");
+	if (!marks->count)
+		return err_hint(err, "a program marks moments by byteledger_heap_set_marker()");
+	return err_hint(err, "it has %s%s", list,
+			i < marks->count || marks->total > marks->count ? " and others" : "");
+}
+
 static int resolve(const struct query_time *time, const struct prof *reading, int strict, int last,
 		   uint64_t *ns, struct err *err)
 {
@@ -114,6 +134,14 @@ static int resolve(const struct query_time *time, const struct prof *reading, in
 	case QUERY_TIME_PEAK:
 		*ns = totals.peak_time_ns;
 		return 0;
+	case QUERY_TIME_MARK: {
+		const struct marks *marks = prof_marks(reading);
+		const struct mark *mark = marks_find(marks, time->value);
+		if (!mark)
+			return no_mark(time, marks, err);
+		*ns = mark->time_ns;
+		return 0;
+	}
 	case QUERY_TIME_WALL_NS:
 	case QUERY_TIME_CLOCK_NS:
 		if (!start) {

@@ -171,6 +171,15 @@ static int parse_percent(const char *text, uint64_t *permillion)
 	return 0;
 }
 
+/** parse_mark() - a mark's number, nothing else. 0 or -1. */
+static int parse_mark(const char *text, uint64_t *value)
+{
+	char *end;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return isdigit((unsigned char)*text) && !*end && !errno ? 0 : -1;
+}
+
 int query_time_parse(const char *text, struct query_time *time, struct err *err)
 {
 	*time = (struct query_time){ 0 };
@@ -179,6 +188,8 @@ int query_time_parse(const char *text, struct query_time *time, struct err *err)
 		time->kind = QUERY_TIME_PEAK;
 	} else if (strcmp(text, "end") == 0) {
 		time->kind = QUERY_TIME_END;
+	} else if (strncmp(text, "mark:", 5) == 0 && parse_mark(text + 5, &time->value) == 0) {
+		time->kind = QUERY_TIME_MARK;
 	} else if (parse_percent(text, &time->value) == 0) {
 		time->kind = QUERY_TIME_PERMILLION;
 	} else if (*text == '-' && parse_duration(text + 1, &time->value) == 0) {
@@ -193,8 +204,9 @@ int query_time_parse(const char *text, struct query_time *time, struct err *err)
 		time->kind = QUERY_TIME_CLOCK_NS;
 	} else {
 		err_set(err, -EINVAL, "bad time '%s'", text);
-		return err_hint(err, "10s or 1h30m from the start, -5m from the end, 50%%, peak, "
-				     "end, 14:03, '2026-01-31 14:03:10' or 2026-01-31T12:00:00Z");
+		return err_hint(
+			err, "10s or 1h30m from the start, -5m from the end, 50%%, peak, "
+			     "end, mark:7, 14:03, '2026-01-31 14:03:10' or 2026-01-31T12:00:00Z");
 	}
 	return 0;
 }

@@ -16,7 +16,7 @@
 #include "model/prof.h"
 #include "trace/trace.h"
 
-/** A moment as the user wrote it: `10s`, `-5m`, `50%`, `peak`, `end`, a clock time, RFC 3339. */
+/** A moment as the user wrote it: `10s`, `-5m`, `50%`, `peak`, `mark:7`, 14:03, RFC 3339 ... */
 struct query_time {
 	enum {
 		QUERY_TIME_NONE = 0,
@@ -27,7 +27,8 @@ struct query_time {
 		QUERY_TIME_END,
 		QUERY_TIME_WALL_NS, /* value: ns since 1970 UTC */
 		/* value: ns since midnight of the recording's day, where we are */
-		QUERY_TIME_CLOCK_NS
+		QUERY_TIME_CLOCK_NS,
+		QUERY_TIME_MARK /* value: the first mark of that number */
 	} kind;
 	uint64_t value;
 	/* of a clock time: a minute or a second where nothing finer was given */

@@ -19,6 +19,7 @@ enum {
 	COL_MAPPED =
 		19, /* what was mapped: four sums, then rows of stacks; absent in older files */
 	COL_THREAD_PEAK_BLOCKS = 18, /* of the threads of COL_THREADS, in their order */
+	COL_MARKS = 21,              /* absent in older files */
 	COL_PARTS = 20, /* what RSS consists of, by point of COL_TIMELINE; absent in older files */
 };
 
@@ -276,6 +277,17 @@ static int put_mapped(struct buf *to, const struct prof *prof, uint32_t stacks, 
 	return 0;
 }
 
+static void put_marks(struct buf *to, const struct marks *marks)
+{
+	uint64_t last = 0;
+	put_num(to, marks->total);
+	for (uint32_t i = 0; i < marks->count; i++) {
+		put_num(to, marks->at[i].time_ns - last);
+		put_num(to, marks->at[i].value);
+		last = marks->at[i].time_ns;
+	}
+}
+
 int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 		    const struct summary_names *names, size_t points, struct blt_cols *cols,
 		    struct err *err)
@@ -293,6 +305,7 @@ int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 	put_threads(&cols->col[COL_THREADS], &cols->col[COL_THREAD_PEAK_BLOCKS], prof,
 		    names->threads);
 	put_timeline(&cols->col[COL_TIMELINE], &cols->col[COL_PARTS], prof, points);
+	put_marks(&cols->col[COL_MARKS], prof_marks(prof));
 	if (put_mapped(&cols->col[COL_MAPPED], prof, names->stacks, err) < 0)
 		return -ENOMEM;
 	return count;
@@ -498,6 +511,27 @@ static int get_mapped(const struct blt_view *view, struct prof *prof, struct err
 	return c.bad ? -EBADMSG : 0;
 }
 
+static int get_marks(const struct blt_view *view, struct prof *prof)
+{
+	struct cursor c = cursor_column(view, COL_MARKS);
+	struct marks *marks = prof_load_marks(prof);
+	uint64_t total, time_ns = 0;
+	marks->unknown = c.at == c.end;
+	if (marks->unknown)
+		return 0;
+	total = get_num(&c);
+	while (!c.bad && c.at < c.end) {
+		if (__builtin_add_overflow(time_ns, get_num(&c), &time_ns) ||
+		    time_ns > EVENT_TIME_MAX_NS || marks->count == MARKS_MAX)
+			return -EBADMSG;
+		marks_put(marks, time_ns, get_num(&c));
+	}
+	if (c.bad || total < marks->total)
+		return -EBADMSG;
+	marks->total = total;
+	return 0;
+}
+
 int summary_get(const struct blt_view *view, uint32_t rows, struct prof *prof, struct err *err)
 {
 	int rc = get_stacks(view, rows, prof, err);
@@ -507,6 +541,8 @@ int summary_get(const struct blt_view *view, uint32_t rows, struct prof *prof, s
 		rc = get_timeline(view, prof, err);
 	if (rc >= 0)
 		rc = get_mapped(view, prof, err);
+	if (rc >= 0)
+		rc = get_marks(view, prof);
 	if (rc >= 0)
 		rc = get_totals(view, prof, err);
 	return rc == -EBADMSG ? err_set(err, rc, "the summary breaks the format's rules") : rc;

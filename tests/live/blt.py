@@ -450,6 +450,11 @@ class Recording:
                 part[k] += column.zigzag()
                 part[k + 1] = part[k] + column.varint()
             self.summary.setdefault("parts", []).append(list(part))
+        column, last = columns[21], 0
+        self.summary["marks"] = column.varint(), []
+        while not column.done():
+            last += column.varint()
+            self.summary["marks"][1].append((last, column.varint()))
         column = columns[19]
         if not column.done():
             self.summary["mapped"] = {"kinds": [[column.varint() for _ in range(7)] for _ in range(4)], "lost": column.varint(), "rows": []}

@@ -93,6 +93,8 @@ def assert_summary(recording, rows, report):
     assert {thread: cost["events"] for thread, cost in recording.summary["threads"].items()} == by_thread
     last = recording.summary["timeline"][-1]
     assert last[3] == totals["leaked_bytes"] and last[6:] == [totals["allocations"], totals["frees"]]
+    marks = [(event["time"], event["value"]) for event in recording.events if event["kind"] == blt.MARK]
+    assert recording.summary["marks"] == (len(marks), marks)
     sizes = [event for event in recording.events if event["kind"] in (blt.RSS, blt.RESIDENT)]
     if sizes:  # each of all figures, the last one of the end: what there is of which kind adds up
         file, shared, swapped = [sizes[-1][name] for name in ("addr", "bytes", "value")]

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`serve`: what stands on the time axis besides the heap."""
+import json
 import os
 import subprocess
+import time
 
 import pytest
 
 from conftest import ROOT
+from test_regions_serve import Watch, fetch
 from test_serve import Server
 
 GOLDEN = os.path.join(ROOT, "tests", "golden", "data", "sheet.blt")
@@ -76,3 +79,97 @@ def test_recordings_of_before_say_so(byteledger):
         assert set(line["series"]) == {"rss"} and any(line["series"]["rss"]["last"])
         assert line["unapplied"] == [{"word": "series=anon,file,shmem,swap", "why": "this recording does not say what RSS consists of"}]
         assert not set(PARTS) & set(server.get("timeline")["series"])
+
+
+MARKS = r"""
+import ctypes, time
+mark = ctypes.CDLL(None).byteledger_heap_set_marker
+keep = []
+for number in (7, 8, 7, 9):
+    assert mark(number) == 0
+    for i in range(ROUNDS):
+        keep.append(bytearray(4000))
+        bytearray(3000)
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module", params=[100, 20000], ids=["replayed", "summed"])
+def marked(byteledger, installed, tmp_path_factory, request):
+    """Marks 7, 8, 7 again, 9, each before some 4,000-byte blocks that stay: without a summary and with one."""
+    path = tmp_path_factory.mktemp("marked") / "x.blt"
+    subprocess.run([byteledger, "heap", "-q", "-o", path, "--", installed("python3"), "-c", MARKS.replace("ROUNDS", str(request.param))],
+                   check=True, timeout=120, env={**os.environ, "PYTHONMALLOC": "malloc"})
+    return path
+
+
+def command(byteledger, *argv):
+    return subprocess.run([byteledger, *argv], capture_output=True, text=True, timeout=60)
+
+
+def live_at(byteledger, path, at):
+    done = command(byteledger, "report", "--format", "json", "--cost", "live", "--at", at, str(path))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["totals"]
+
+
+def test_marks_are_flags_and_name_moments(byteledger, marked):
+    with Server(byteledger, marked) as server:
+        marks = [flag for flag in server.get("timeline")["flags"] if flag["kind"] == "mark"]
+        assert [(flag["value"], flag["label"]) for flag in marks] == [(n, f"mark {n}") for n in (7, 8, 7, 9)]
+        times = [flag["time_ns"] for flag in marks]
+        assert times == sorted(times) and times[-1] > times[0] + 100_000_000
+        # the first of its name, wherever a moment is named
+        for number, ns in ((7, times[0]), (8, times[1]), (9, times[3])):
+            assert live_at(byteledger, marked, f"mark:{number}") == live_at(byteledger, marked, f"{ns}ns")
+            assert server.get("tree", cost="live", at=f"mark:{number}")["total"] == server.get("tree", cost="live", at=f"{ns}ns")["total"]
+        made = server.get("tree", cost="allocated", _from="mark:8", to="mark:9")["total"]
+        assert made == server.get("tree", cost="allocated", _from=f"{times[1]}ns", to=f"{times[3]}ns")["total"] > 0
+        grown = server.get("tree", cost="live", at="mark:9", base="@mark:7")
+        assert grown["total"] - grown["base_total"] > 2 * 100 * 4000
+        assert server.get("tree", cost="live", at="mark:7")["total"] == grown["base_total"]
+    known = [command(byteledger, "diff", "--format", "json", f"{marked}@{a}", f"{marked}@{b}").stdout
+             for a, b in (("mark:7", "mark:9"), (f"{times[0]}ns", f"{times[3]}ns"))]
+    assert json.loads(known[0])["rows"] == json.loads(known[1])["rows"] != []
+
+
+def test_a_mark_that_is_not_there_names_those_that_are(byteledger, marked):
+    missing = command(byteledger, "report", "--at", "mark:10", str(marked))
+    assert missing.returncode == 1 and missing.stderr == "byteledger: the recording has no mark 10\nhint: it has 7, 8, 9\n"
+    nonsense = command(byteledger, "report", "--at", "mark:sync", str(marked))
+    assert nonsense.returncode == 2 and "bad time 'mark:sync'" in nonsense.stderr
+    with Server(byteledger, marked) as server:
+        status, _, body = server.ask("/api/v1/tree?at=mark:10")
+        assert status == 400 and "no mark 10" in json.loads(body)["error"]
+    plain = command(byteledger, "report", "--at", "mark:7", GOLDEN)
+    assert plain.returncode == 1 and "marks" in plain.stderr
+
+
+def test_alerts_of_a_watched_process_are_flags_of_its_recording(byteledger, prog, tmp_path):
+    path = tmp_path / "x.blt"
+    run = subprocess.Popen([byteledger, "heap", "-q", "-o", path, "--", prog("leaker"), "leak", "256", "20"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL)
+    pid = None
+    try:
+        until = time.monotonic() + 20
+        while not pid and time.monotonic() < until:
+            with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="ascii") as children:
+                pid = next((int(p) for p in children.read().split() if "leaker" in os.readlink(f"/proc/{p}/exe")), None)
+            time.sleep(0.2 if pid else 0.02)
+        with Watch(byteledger, pid, "--serve", "127.0.0.1:0", "--watch", "0.2", "--alert", "rss>1M") as watch:
+            watch.wait_line("alert: rss>1M")
+            flags, until = [], time.monotonic() + 20  # what the recorder has not written yet is not there
+            while not flags and time.monotonic() < until:
+                line = json.loads(fetch(watch.url() + "/api/v1/timeline?src=0")[2])
+                flags = [flag for flag in line["flags"] if flag["kind"] == "alert"]
+                time.sleep(0.2)
+            alert, = json.loads(fetch(watch.url() + "/api/v1/alerts")[2])
+            start = json.loads(fetch(watch.url() + "/api/v1/sources")[2])[0]["start_realtime_ns"]
+            assert flags == [{"time_ns": alert["time_realtime_ns"] - start, "kind": "alert", "value": 0, "label": alert["text"]}]
+            assert 0 < flags[0]["time_ns"] <= line["length_ns"]
+    finally:
+        if pid:
+            os.kill(pid, 9)
+        run.wait(timeout=30)
+        run.stdin.close()
+        run.stdout.close()

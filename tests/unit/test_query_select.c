@@ -383,6 +383,7 @@ static void moments_are_read_in_every_form(void **state)
 		{ "100%", QUERY_TIME_PERMILLION, 1000000 },
 		{ "peak", QUERY_TIME_PEAK, 0 },
 		{ "end", QUERY_TIME_END, 0 },
+		{ "mark:7", QUERY_TIME_MARK, 7 },
 		{ "14:03", QUERY_TIME_CLOCK_NS, 50580000 * MS },
 		{ "14:03:10.5", QUERY_TIME_CLOCK_NS, 50590500 * MS },
 		{ "1970-01-02T00:00:00Z", QUERY_TIME_WALL_NS, 86400000 * MS },
@@ -417,6 +418,10 @@ static void moments_are_read_in_every_form(void **state)
 		"2024-01-01T12:00:00Zx",
 		"1h7",
 		"-peak",
+		"mark:",
+		"mark:sync",
+		"mark:-1",
+		"mark:99999999999999999999",
 	};
 	struct query_time t;
 	struct err err;

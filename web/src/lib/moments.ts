@@ -27,6 +27,8 @@ export interface Clock {
 	length_ns: number;
 	start_realtime_ns: number | null;
 	peak_ns: number | null;
+	/** the first mark of each name */
+	marks?: Map<string, number>;
 }
 
 /** momentNs - ns from the start; null where only the server can tell. */
@@ -37,6 +39,8 @@ export function momentNs(word: string | undefined, clock: Clock): number | null 
 		return clock.length_ns;
 	if (word === "peak")
 		return clock.peak_ns;
+	if (word.startsWith("mark:"))
+		return clock.marks?.get(word.slice(5)) ?? null;
 	const share = /^(\d+(?:\.\d+)?)%$/.exec(word);
 	if (share)
 		return (clock.length_ns * Number(share[1])) / 100;

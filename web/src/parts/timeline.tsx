@@ -32,6 +32,48 @@ export function useTimeline(stamp: number): ReturnType<typeof useAnswer<Timeline
 	return useAnswer<TimelineAnswer>(there ? api("timeline", { src: words.src }, { points: 1440 }) : null, stamp);
 }
 
+type Flag = TimelineAnswer["flags"][number];
+
+/** marksOf - when each name was marked for the first time. */
+export function marksOf(flags: Flag[] | undefined): Map<string, number> {
+	const marks = new Map<string, number>();
+	for (const f of flags ?? [])
+		if (f.kind === "mark" && !marks.has(String(f.value)))
+			marks.set(String(f.value), f.time_ns);
+	return marks;
+}
+
+/** flagWord - the moment that a flag stands for, as a word that goes on meaning it in another recording. */
+function flagWord(f: Flag, clock: Clock): string {
+	if (f.kind === "peak")
+		return "peak";
+	return f.kind === "mark" && clock.marks?.get(String(f.value)) === f.time_ns ? `mark:${f.value}` : momentWord(f.time_ns);
+}
+
+/** flagText - what a flag says; only sizes have a value that is one of bytes. */
+function flagText(f: Flag, span: number): string {
+	const sized = f.value && f.kind !== "mark" && f.kind !== "alert";
+	return `${plain(f.label)}${sized ? `: ${bytes(f.value)}` : ""} at ${moment(f.time_ns, span)}`;
+}
+
+/** bundle - flags of one kind that would lie upon each other, as one; losses have a length and stay apart. */
+function bundle(flags: Flag[], xOf: (ns: number) => number): Flag[][] {
+	const bundles: Flag[][] = [];
+	for (const f of flags) {
+		const last = f.kind === "lost" ? undefined : bundles.filter((b) => b[0].kind === f.kind).pop();
+		if (last && xOf(f.time_ns) - xOf(last[0].time_ns) < 10)
+			last.push(f);
+		else
+			bundles.push([f]);
+	}
+	return bundles;
+}
+
+function bundleText(all: Flag[], span: number): string {
+	const shown = all.slice(0, 8).map((f) => flagText(f, span));
+	return shown.join(", ") + (all.length > shown.length ? ` and ${all.length - shown.length} more` : "");
+}
+
 export function clockOf(answer: TimelineAnswer | null): Clock {
 	const from = source();
 	const times = answer?.time_ns ?? [];
@@ -39,6 +81,7 @@ export function clockOf(answer: TimelineAnswer | null): Clock {
 		length_ns: times.length ? times[times.length - 1] : (from?.length_ns ?? 0),
 		start_realtime_ns: from?.start_realtime_ns ?? null,
 		peak_ns: answer?.flags?.find((f) => f.kind === "peak")?.time_ns ?? null,
+		marks: marksOf(answer?.flags),
 	};
 }
 
@@ -245,7 +288,7 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 				)}
 				{data && (
 					<Menu label="as table" title="the timeline as a table" class="quiet" align="right">
-						{() => <TimelineTable answer={data} />}
+						{() => <TimelineTable answer={data} flags={[...data.flags, ...losses]} clock={clock} />}
 					</Menu>
 				)}
 			</div>
@@ -260,26 +303,28 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 				)}
 				{box && at !== null && !range && inside(at) && <div class="now" style={{ left: `${xOf(at)}px`, top: `${box.top}px`, height: `${box.height}px` }} />}
 				{box &&
-					[...(data?.flags ?? []), ...losses]
-						.filter((f) => inside(f.time_ns))
-						.map((f, i) => (
+					bundle([...(data?.flags ?? []), ...losses].filter((f) => inside(f.time_ns)), xOf)
+						.map((all, i) => {
+							const f = all[0];
+							return (
 							<div key={i} class={`flag ${f.kind}`} style={{ left: `${xOf(f.time_ns)}px` }}>
 								{f.end_ns !== undefined && f.end_ns > f.time_ns && <span class="hatch" style={{ width: `${xOf(Math.min(b, f.end_ns)) - xOf(f.time_ns)}px`, height: `${box.height}px` }} />}
 								<button
 									type="button"
-									title={`${plain(f.label)}${f.value ? `: ${bytes(f.value)}` : ""} at ${moment(f.time_ns, span)}`}
-									aria-label={`${plain(f.label)} at ${moment(f.time_ns, span)}`}
-									onClick={() => go({ at: f.kind === "peak" ? "peak" : momentWord(f.time_ns), from: undefined, to: undefined, base: undefined })}
+									title={bundleText(all, span)}
+									aria-label={bundleText(all, span)}
+									onClick={() => go({ at: flagWord(f, clock), from: undefined, to: undefined, base: undefined })}
 								/>
 							</div>
-						))}
+							);
+						})}
 			</div>
 		</section>
 	);
 }
 
-function TimelineTable(props: { answer: TimelineAnswer }): JSX.Element {
-	const { answer } = props;
+function TimelineTable(props: { answer: TimelineAnswer; flags: Flag[]; clock: Clock }): JSX.Element {
+	const { answer, flags, clock } = props;
 	const names = Object.keys(answer.series).filter((n) => SERIES[n]);
 	const step = Math.max(1, Math.ceil(answer.time_ns.length / 60));
 	const rows = answer.time_ns.map((t, i) => ({ t, i })).filter(({ i }) => i % step === step - 1 || i === answer.time_ns.length - 1);
@@ -288,6 +333,31 @@ function TimelineTable(props: { answer: TimelineAnswer }): JSX.Element {
 			<button type="button" class="small" onClick={() => saveRows("timeline", [["until_ns", ...names.flatMap((n) => (answer.series[n].max ? [`${n}_last`, `${n}_max`] : [n]))], ...answer.time_ns.map((t, i) => [t, ...names.flatMap((n) => (answer.series[n].max ? [answer.series[n].last[i], answer.series[n].max![i]] : [answer.series[n].last[i]]))])])}>
 				All of it, CSV
 			</button>
+			{flags.length > 0 && (
+				<table>
+					<caption>Moments</caption>
+					<thead>
+						<tr>
+							<th scope="col">at</th>
+							<th scope="col">what</th>
+							<th scope="col">kind</th>
+						</tr>
+					</thead>
+					<tbody>
+						{flags.map((f, i) => (
+							<tr key={i}>
+								<td>
+									<button type="button" class="small" onClick={() => go({ at: flagWord(f, clock), from: undefined, to: undefined, base: undefined })}>
+										{moment(f.time_ns, clock.length_ns)}
+									</button>
+								</td>
+								<td>{plain(f.label)}</td>
+								<td>{f.kind}</td>
+							</tr>
+						))}
+					</tbody>
+				</table>
+			)}
 			<table>
 				<caption>Highest of each stretch</caption>
 				<thead>
