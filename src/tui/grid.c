@@ -177,6 +177,22 @@ unsigned grid_put_words(struct grid *grid, unsigned row, unsigned column, unsign
 	return grid_put(grid, row, column, room, style, part);
 }
 
+unsigned grid_put_lines(struct grid *grid, unsigned row, unsigned rows, enum grid_style style,
+			const char *text)
+{
+	unsigned used = 0;
+	for (size_t fits; used < rows && *text && (fits = fitting(grid, text, grid->columns));
+	     used++) {
+		grid_put_words(grid, row + used, 0, grid->columns, style, text);
+		text += fits;
+		text += strspn(text, " ");
+	}
+	if (used && *text)
+		grid_put_right(grid, row + used - 1, grid->columns, 3, style,
+			       grid->ascii ? ".." : "…");
+	return used;
+}
+
 unsigned grid_put_help(struct grid *grid, unsigned row, const char *text)
 {
 	char keys[GRID_HELP_TEXT + 1];

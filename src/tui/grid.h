@@ -65,6 +65,12 @@ unsigned grid_put(struct grid *grid, unsigned row, unsigned column, unsigned roo
 unsigned grid_put_words(struct grid *grid, unsigned row, unsigned column, unsigned room,
 			enum grid_style style, const char *text);
 /**
+ * grid_put_lines() - @text broken at words, from @row on, over the whole width, in at most @rows
+ * rows; an ellipsis where they do not hold all. Return: rows used.
+ */
+unsigned grid_put_lines(struct grid *grid, unsigned row, unsigned rows, enum grid_style style,
+			const char *text);
+/**
  * grid_put_help() - keys and, from column GRID_HELP_TEXT of @text on, what they do, broken at words
  * into as many rows as it takes. Return: the row behind.
  */

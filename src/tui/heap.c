@@ -10,8 +10,6 @@
 #include "tui/heap_internal.h"
 #include "tui/paint.h"
 
-#define CHANGE_NS 10000000000ull
-
 struct heap_view *heap_view_new(const struct heap_opt *opt, struct err *err)
 {
 	struct heap_view *v = calloc(1, sizeof(*v));
@@ -30,6 +28,8 @@ static void drop_fold(struct heap_view *v)
 {
 	fold_picks_fini(&v->picks);
 	v->picks = (struct fold_picks){ 0 };
+	fold_sums_fini(&v->shown);
+	v->shown = (struct fold_sums){ 0 };
 	fold_freep(&v->fold);
 }
 
@@ -39,9 +39,7 @@ void heap_view_freep(struct heap_view **view)
 	if (!v)
 		return;
 	drop_fold(v);
-	for (unsigned i = 0; i < v->past_count; i++)
-		free(v->past[i].values);
-	free(v->base.values);
+	heap_forget(v);
 	free(v->stacks);
 	free(v->rows);
 	free(v->open);
@@ -150,140 +148,22 @@ static void set_open(struct heap_view *v, uint64_t key, int open)
 	v->open[at] = key;
 }
 
-/* From the top along the costliest child, as long as it has most of its parent's. */
-static void open_hot_path(struct heap_view *v)
+/**
+ * open_hot_path() - from pick @from along the costliest child, as long as it has most of its
+ * parent's. Return: where it ends.
+ */
+static uint32_t open_hot_path(struct heap_view *v, uint32_t from)
 {
 	const struct fold_pick *all = v->picks.all;
-	v->open_count = 0;
-	for (uint32_t i = 0; i + 1 < v->picks.count; i++) {
+	uint32_t i = from;
+	for (; i + 1 < v->picks.count; i++) {
+		if (all[i + 1].parent != i)
+			break;
 		set_open(v, all[i].key, 1);
-		if (all[i + 1].parent != i || all[i + 1].total < all[i].total / 2)
+		if (all[i + 1].total < all[i].total / 2)
 			break;
 	}
-}
-
-/* ---- readings -------------------------------------------------------------------------------- */
-
-/* By stack row, so that a later reading of the same recording finds its own again. */
-static uint64_t *values_of(const struct heap_view *v, enum view_cost cost, uint32_t *count)
-{
-	*count = prof_stack_count(v->prof);
-	uint64_t *values = calloc((size_t)*count + 1, sizeof(*values));
-	for (uint32_t i = 0; values && i < v->stack_count; i++) {
-		struct cost c;
-		prof_stack_cost(v->prof, (struct stack_id){ v->stacks[i] }, &c);
-		values[v->stacks[i]] = view_cost_of(&c, cost);
-	}
-	return values;
-}
-
-static void remember(struct heap_view *v)
-{
-	struct heap_past now = { .time_ns = v->time_ns };
-	if (!v->opt.live ||
-	    (v->past_count && v->time_ns < v->past[v->past_count - 1].time_ns + 900000000ull))
-		return;
-	now.values = values_of(v, v->opt.cost, &now.count);
-	if (!now.values)
-		return;
-	if (v->past_count == HEAP_PAST) {
-		free(v->past[0].values);
-		memmove(&v->past[0], &v->past[1], (HEAP_PAST - 1) * sizeof(v->past[0]));
-		v->past_count--;
-	}
-	v->past[v->past_count++] = now;
-}
-
-/*
- * The reading that changes are told from: the reader's own, else the newest that is ten seconds
- * old, else the oldest.
- */
-static const struct heap_past *before(const struct heap_view *v)
-{
-	const struct heap_past *found = NULL;
-	if (v->base.values)
-		return &v->base;
-	for (unsigned i = 0; i + 1 < v->past_count; i++)
-		if (!found || v->past[i].time_ns + CHANGE_NS <= v->time_ns)
-			found = &v->past[i];
-	return found;
-}
-
-static int list_stacks(struct heap_view *v)
-{
-	uint32_t rows = prof_stack_count(v->prof), count = 0;
-	uint32_t *stacks = calloc((size_t)rows + 1, sizeof(*stacks));
-	if (!stacks)
-		return -ENOMEM;
-	for (uint32_t i = prof_stack_used(v->prof, 0); i < rows;
-	     i = prof_stack_used(v->prof, i + 1))
-		stacks[count++] = i;
-	free(v->stacks);
-	v->stacks = stacks;
-	v->stack_count = count;
-	return 0;
-}
-
-/* By account, which is what the fold asks for. */
-static uint64_t *by_account(const struct heap_view *v, const uint64_t *by_row, uint32_t count)
-{
-	uint64_t *values = calloc((size_t)v->stack_count + 1, sizeof(*values));
-	for (uint32_t i = 0; values && i < v->stack_count; i++)
-		values[i] = v->stacks[i] < count ? by_row[v->stacks[i]] : 0;
-	return values;
-}
-
-static int sum_rows(const struct heap_view *v, const uint64_t *by_row, uint32_t count,
-		    struct fold_sums *sums, struct err *err)
-{
-	uint64_t *values = by_account(v, by_row, count);
-	int rc = values ? fold_sum(v->fold, 0, values, sums, err) : -ENOMEM;
-	free(values);
-	return rc;
-}
-
-struct sums {
-	struct fold_sums cost, blocks, base;
-	/* by stack row */
-	uint64_t *values;
-	/* of the cost, by account */
-	uint64_t *accounts;
-};
-
-static void sums_fini(struct sums *s)
-{
-	fold_sums_fini(&s->cost);
-	fold_sums_fini(&s->blocks);
-	fold_sums_fini(&s->base);
-	free(s->values);
-	free(s->accounts);
-}
-
-static int add_up(struct heap_view *v, struct sums *s, struct err *err)
-{
-	const struct heap_past *past = before(v);
-	uint32_t count;
-	s->values = values_of(v, v->opt.cost, &count);
-	s->accounts = s->values ? by_account(v, s->values, count) : NULL;
-	int rc = s->accounts ? fold_sum(v->fold, 0, s->accounts, &s->cost, err) : -ENOMEM;
-	v->whole = 0;
-	for (uint32_t i = 0; rc == 0 && i < v->stack_count; i++)
-		sum_add(&v->whole, s->values[v->stacks[i]]);
-	for (uint32_t i = 0; rc == 0 && i < v->stack_count; i++) {
-		struct cost c;
-		prof_stack_cost(v->prof, (struct stack_id){ v->stacks[i] }, &c);
-		s->values[v->stacks[i]] = v->opt.cost == VIEW_COST_LIVE && !v->opt.moment
-						  ? c.leaked + c.uncertain
-						  : c.allocations;
-	}
-	if (rc == 0)
-		rc = sum_rows(v, s->values, count, &s->blocks, err);
-	v->has_before = past != NULL;
-	if (rc == 0 && past) {
-		v->before_ns = past->time_ns;
-		rc = sum_rows(v, past->values, past->count, &s->base, err);
-	}
-	return rc;
+	return i;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -314,6 +194,8 @@ static int tree_rows(struct heap_view *v)
 					  .blocks = pick->blocks,
 					  .before = pick->base,
 					  .frame = pick->frame,
+					  .more = { pick->more[0], pick->more[1], pick->more[2],
+						    pick->more[3] },
 					  .pick = i,
 					  .depth = (uint16_t)(pick->depth ? pick->depth - 1 : 0),
 					  .opens = pick->children != 0,
@@ -331,6 +213,22 @@ static int tree_rows(struct heap_view *v)
 	return 0;
 }
 
+static double sorts_as(const struct heap_view *v, const struct heap_row *row)
+{
+	switch (v->sort) {
+	case SORT_SELF:
+		return (double)row->self;
+	case SORT_TEMPORARY:
+		return heap_temporary(row);
+	case SORT_PEAK:
+		return (double)row->more[HEAP_PEAK];
+	case SORT_RATE:
+		return (double)row->more[HEAP_TRAFFIC];
+	default:
+		return (double)row->total;
+	}
+}
+
 static int by_sort(const void *a, const void *b, void *ctx)
 {
 	const struct heap_row *x = a, *y = b;
@@ -345,8 +243,7 @@ static int by_sort(const void *a, const void *b, void *ctx)
 		order = strcmp(fx->function ? fx->function : "~",
 			       fy->function ? fy->function : "~");
 	} else {
-		uint64_t nx = v->sort == SORT_SELF ? x->self : x->total;
-		uint64_t ny = v->sort == SORT_SELF ? y->self : y->total;
+		double nx = sorts_as(v, x), ny = sorts_as(v, y);
 		order = nx > ny ? -1 : nx < ny;
 	}
 	if (v->ascending)
@@ -354,16 +251,17 @@ static int by_sort(const void *a, const void *b, void *ctx)
 	return order ? order : x->key < y->key ? -1 : x->key > y->key;
 }
 
-static int table_rows(struct heap_view *v, const struct sums *s)
+static int table_rows(struct heap_view *v, const struct heap_sums *s)
 {
 	uint32_t frames = v->fold->frame_count;
-	uint64_t *own = calloc(4 * (size_t)frames + 1, sizeof(*own));
+	uint64_t *own = calloc((4 + HEAP_MORE) * (size_t)frames + 1, sizeof(*own));
 	v->rows = calloc((size_t)frames + 1, sizeof(*v->rows));
 	if (!own || !v->rows) {
 		free(own);
 		return -ENOMEM;
 	}
-	uint64_t *all = own + frames, *blocks = all + frames, *past = blocks + frames;
+	uint64_t *all = own + frames, *blocks = all + frames, *past = blocks + frames,
+		 *more = past + frames;
 	struct err err = { 0 };
 	if (fold_own_sums(v->fold, 0, s->accounts, own, &err) < 0) {
 		free(own);
@@ -373,6 +271,9 @@ static int table_rows(struct heap_view *v, const struct sums *s)
 	fold_inclusive_sums(v->fold, &s->blocks, blocks);
 	if (v->has_before)
 		fold_inclusive_sums(v->fold, &s->base, past);
+	for (unsigned k = 0; k < HEAP_MORE; k++)
+		if (s->more[k].total)
+			fold_inclusive_sums(v->fold, &s->more[k], more + (size_t)k * frames);
 	for (uint32_t i = 1; i < frames; i++) {
 		if (!all[i] && !past[i])
 			continue;
@@ -382,6 +283,8 @@ static int table_rows(struct heap_view *v, const struct sums *s)
 							     .blocks = blocks[i],
 							     .before = past[i],
 							     .frame = i };
+		for (unsigned k = 0; k < HEAP_MORE; k++)
+			v->rows[v->row_count - 1].more[k] = more[(size_t)k * frames + i];
 	}
 	free(own);
 	qsort_r(v->rows, v->row_count, sizeof(*v->rows), by_sort, v);
@@ -394,7 +297,7 @@ static uint64_t row_key(void *ctx, uint32_t row)
 	return v->rows[row].key;
 }
 
-static int make_rows(struct heap_view *v, const struct sums *s)
+static int make_rows(struct heap_view *v, const struct heap_sums *s)
 {
 	free(v->rows);
 	v->rows = NULL;
@@ -408,32 +311,38 @@ static int make_rows(struct heap_view *v, const struct sums *s)
 /* Everything anew for what is asked: folded, added up, laid out. */
 static int build(struct heap_view *v, struct err *err)
 {
-	struct sums s = { 0 };
-	struct fold_opt opt = { .by = v->opt.by };
+	struct heap_sums s = { 0 };
+	struct fold_opt opt = { .by = v->opt.by, .step_count = v->step_count };
 	struct fold_side side;
 	if (!v->prof)
 		return 0;
 	drop_fold(v);
+	memcpy(opt.steps, v->steps, sizeof(v->steps));
 	prof_totals(v->prof, &v->totals);
-	int rc = list_stacks(v);
+	int rc = heap_list_stacks(v);
 	side = (struct fold_side){ v->prof, v->stacks, v->stack_count };
 	if (rc == 0 && !(v->fold = fold_new(&opt, &side, 1, err)))
 		rc = -ENOMEM;
 	if (rc == 0)
-		rc = add_up(v, &s, err);
+		rc = heap_add_up(v, &s, err);
 	if (rc == 0 && v->screen == HEAP_TREE) {
 		struct fold_ask ask = { .cost = s.cost,
 					.blocks = s.blocks,
 					.base = s.base,
 					.inverted = v->opt.inverted,
 					.nodes_max = HEAP_NODES_MAX };
+		memcpy(ask.more, s.more, sizeof(ask.more));
 		rc = fold_choose(v->fold, &ask, &v->picks, err);
-		if (rc == 0 && !v->touched)
-			open_hot_path(v);
+		if (rc == 0 && !v->touched) {
+			v->open_count = 0;
+			open_hot_path(v, 0);
+		}
 	}
 	if (rc == 0)
 		rc = make_rows(v, &s);
-	sums_fini(&s);
+	v->shown = s.cost;
+	s.cost = (struct fold_sums){ 0 };
+	heap_sums_fini(&s);
 	return rc < 0 ? err_set(err, rc, "cannot lay out the heap") : 0;
 }
 
@@ -448,10 +357,21 @@ int heap_view_feed(struct heap_view *v, const struct prof *prof, uint64_t time_n
 {
 	v->prof = prof;
 	v->time_ns = time_ns;
-	int rc = list_stacks(v);
+	int rc = heap_list_stacks(v);
 	if (rc == 0)
-		remember(v);
-	return rc < 0 ? err_set(err, rc, "cannot lay out the heap") : build(v, err);
+		heap_remember(v);
+	if (rc < 0)
+		return err_set(err, rc, "cannot lay out the heap");
+	rc = build(v, err);
+	if (rc == 0)
+		heap_trail(v);
+	return rc;
+}
+
+int heap_widen(struct heap_view *v)
+{
+	struct err err = { 0 };
+	return build(v, &err);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -461,11 +381,19 @@ static struct heap_row *row_under(const struct heap_view *v)
 	return v->list.cursor < v->row_count ? &v->rows[v->list.cursor] : NULL;
 }
 
+/** go_to() - the cursor to that row, which it stays on wherever that goes. */
+static void go_to(struct heap_view *v, uint32_t row)
+{
+	list_goto(&v->list, row);
+	v->list.key = v->rows[row].key;
+	v->list.has_key = 1;
+}
+
 static void move_to_parent(struct heap_view *v, const struct heap_row *row)
 {
 	for (uint32_t i = v->list.cursor; i-- > 0;) {
 		if (v->rows[i].depth < row->depth) {
-			list_goto(&v->list, i);
+			go_to(v, i);
 			return;
 		}
 	}
@@ -497,7 +425,7 @@ static void find(struct heap_view *v, int back)
 	for (uint32_t i = 1; i <= v->row_count; i++) {
 		uint32_t row = (v->list.cursor + (back ? v->row_count - i : i)) % v->row_count;
 		if (heap_matches(v, &v->fold->frames[v->rows[row].frame])) {
-			list_goto(&v->list, row);
+			go_to(v, row);
 			return;
 		}
 	}
@@ -522,14 +450,14 @@ static int type_find(struct heap_view *v, int key)
 	return 1;
 }
 
-static void set_base(struct heap_view *v)
+static void set_cost(struct heap_view *v, enum view_cost cost)
 {
-	free(v->base.values);
-	v->base = (struct heap_past){ .time_ns = v->time_ns };
-	v->base.values = values_of(v, v->opt.cost, &v->base.count);
+	v->opt.cost = cost;
+	heap_forget(v); /* values of another cost say nothing about this one */
+	if (v->prof)
+		heap_remember(v);
 }
 
-/* Values of another cost say nothing about this one. */
 static void next_cost(struct heap_view *v)
 {
 	static const enum view_cost order[] = { VIEW_COST_LIVE, VIEW_COST_PEAK, VIEW_COST_ALLOCATED,
@@ -537,14 +465,54 @@ static void next_cost(struct heap_view *v)
 	size_t at = 0;
 	while (at + 1 < ARRAY_LEN(order) && order[at] != v->opt.cost)
 		at++;
-	v->opt.cost = order[(at + 1) % ARRAY_LEN(order)];
-	for (unsigned i = 0; i < v->past_count; i++)
-		free(v->past[i].values);
-	v->past_count = 0;
-	free(v->base.values);
-	v->base = (struct heap_past){ 0 };
-	if (v->prof)
-		remember(v);
+	set_cost(v, order[(at + 1) % ARRAY_LEN(order)]);
+}
+
+/** to_peak() - what was held at the peak, and back to what was looked at before. */
+static void to_peak(struct heap_view *v)
+{
+	enum view_cost now = v->opt.cost;
+	if (now != VIEW_COST_PEAK)
+		v->before_peak = now;
+	set_cost(v, now != VIEW_COST_PEAK              ? VIEW_COST_PEAK
+		    : v->before_peak != VIEW_COST_PEAK ? v->before_peak
+						       : VIEW_COST_LIVE);
+}
+
+/** add_step() - the function under the cursor: only what passes through it, or left out. */
+static void add_step(struct heap_view *v, enum fold_op op)
+{
+	const struct heap_row *row = row_under(v);
+	if (!row || v->step_count == HEAP_STEPS_MAX)
+		return;
+	const struct fold_frame *f = &v->fold->frames[row->frame];
+	v->steps[v->step_count] = (struct fold_step){ .op = op, .key = f->key };
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	heap_name(v, f, &name, 0);
+	snprintf(v->step_names[v->step_count], sizeof(v->step_names[0]), "%s", buf_cstr(&name));
+	v->step_count++;
+	v->touched = 0;
+	heap_drop_trail(v);
+}
+
+static void drop_step(struct heap_view *v)
+{
+	if (!v->step_count)
+		return;
+	v->step_count--;
+	v->touched = 0;
+	heap_drop_trail(v);
+}
+
+/** hot_path() - from the row on along the costliest callees; the cursor goes to the end of it. */
+static void hot_path(struct heap_view *v)
+{
+	const struct heap_row *row = row_under(v);
+	if (!row || v->screen != HEAP_TREE)
+		return;
+	v->touched = 1;
+	v->list.key = v->picks.all[open_hot_path(v, row->pick)].key;
+	v->list.has_key = 1;
 }
 
 static void next_by(struct heap_view *v)
@@ -556,13 +524,18 @@ static void next_by(struct heap_view *v)
 		at++;
 	v->opt.by = order[(at + 1) % ARRAY_LEN(order)];
 	v->touched = 0;
+	v->step_count = 0; /* a function's key is none of a module's */
+	heap_drop_trail(v);
 }
 
 static void next_sort(struct heap_view *v)
 {
-	v->sort = (enum heap_sort)((v->sort + 1) % SORT_WORDS);
-	if (v->sort == SORT_CHANGE && !v->has_before)
-		v->sort = SORT_NAME;
+	do
+		v->sort = (enum heap_sort)((v->sort + 1) % SORT_WORDS);
+	while ((v->sort == SORT_CHANGE && !v->has_before) ||
+	       (v->sort >= SORT_TEMPORARY && v->sort <= SORT_RATE &&
+		v->columns < (v->sort == SORT_TEMPORARY ? HEAP_WIDE : HEAP_WIDEST)) ||
+	       (v->sort >= SORT_TEMPORARY && v->sort <= SORT_RATE && v->opt.moment));
 }
 
 int heap_view_key(struct heap_view *v, int key, struct err *err)
@@ -597,9 +570,24 @@ int heap_view_key(struct heap_view *v, int key, struct err *err)
 			find(v, key == 'N');
 		return 1;
 	case '?':
-	case 'h':
 		v->help = 1;
 		return 1;
+	case 'h':
+		hot_path(v);
+		break;
+	case 'p':
+		if (!v->opt.moment)
+			to_peak(v);
+		break;
+	case 'f':
+		add_step(v, FOLD_FOCUS);
+		break;
+	case '-':
+		add_step(v, FOLD_HIDE);
+		break;
+	case PAINT_BACKSPACE:
+		drop_step(v);
+		break;
 	case ' ':
 		v->holds = !v->holds;
 		return 1;
@@ -612,6 +600,7 @@ int heap_view_key(struct heap_view *v, int key, struct err *err)
 	case 'i':
 		v->opt.inverted = !v->opt.inverted;
 		v->touched = 0;
+		heap_drop_trail(v);
 		break;
 	case 's':
 		next_sort(v);
@@ -620,14 +609,16 @@ int heap_view_key(struct heap_view *v, int key, struct err *err)
 		v->ascending = !v->ascending;
 		break;
 	case 'd':
-		set_base(v);
+		heap_set_base(v);
 		break;
 	case '3':
 	case 't':
 		v->screen = HEAP_TREE;
+		heap_drop_trail(v);
 		break;
 	case '4':
 		v->screen = HEAP_TABLE;
+		heap_drop_trail(v);
 		break;
 	default:
 		return 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heap_draw.c - a heap's screens as cells. Widths: 80 columns show changes, 120 blocks besides. */
+/*
+ * heap_draw.c - a heap's screens as cells. Widths: 80 columns show changes, 120 blocks, temporary
+ * ones and how each row went, 200 peak, rate and the call path of the row under the cursor.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +14,11 @@
 #define VALUE 9
 #define CHANGE 10
 #define SHARE 8
+#define TEMPORARY 7
 #define SPARK 16
+#define TRAIL 9
+#define PANEL 60
+#define PATH_MAX_FRAMES 512
 #define COLUMNS_LEAST 60
 #define ROWS_LEAST 12
 #define FIXED_ROWS 5 /* two above, the columns' heads, two below */
@@ -99,26 +106,42 @@ static const char *by_name(enum view_by by)
 
 static void put_second_line(const struct heap_view *v, struct grid *grid)
 {
-	static const char *const sorts[] = { "", " · by self", " · by change", " · by name" };
+	static const char *const sorts[SORT_WORDS] = { [SORT_SELF] = "self",
+						       [SORT_CHANGE] = "change",
+						       [SORT_TEMPORARY] = "temporary share",
+						       [SORT_PEAK] = "peak",
+						       [SORT_RATE] = "rate",
+						       [SORT_NAME] = "name" };
 	char x[TEXT_NUMBER_MAX];
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	buf_printf(&text, "%s · %s%s · %s%s", view_cost_name(v->opt.cost), by_name(v->opt.by),
-		   v->screen == HEAP_TREE && v->opt.inverted ? ", inverted" : "", v->opt.when,
-		   v->screen == HEAP_TABLE ? sorts[v->sort] : "");
-	unsigned used = grid_put(grid, 1, 0, grid->columns, v->holds ? GRID_WARN : GRID_PLAIN,
-				 buf_cstr(&text));
+	CLEANUP(buf_fini) struct buf text = { 0 }, right = { 0 };
+	if (v->shown.total && v->shown.total[0] < v->whole)
+		buf_printf(&right, "%s ", text_percent(x, v->shown.total[0], v->whole));
+	buf_printf(&right, "of %s", figure(x, v->opt.cost, v->whole));
+	unsigned room = grid->columns - grid_width(grid, buf_cstr(&right)) - 1;
+	buf_printf(&text, "%s · %s%s", view_cost_name(v->opt.cost), by_name(v->opt.by),
+		   v->screen == HEAP_TREE && v->opt.inverted ? ", inverted" : "");
+	if (v->step_count) {
+		unsigned last = v->step_count - 1;
+		buf_printf(&text, v->steps[last].op == FOLD_FOCUS ? " · only %s" : " · without %s",
+			   v->step_names[last]);
+		if (last)
+			buf_printf(&text, " +%u", last);
+	}
 	if (v->holds)
-		used += grid_put(grid, 1, used, grid->columns - used, GRID_WARN,
-				 " · held: Space goes on");
-	buf_clear(&text);
-	buf_printf(&text, "of %s", figure(x, v->opt.cost, v->whole));
-	grid_put_right(grid, 1, grid->columns, grid->columns > used ? grid->columns - used : 0,
-		       GRID_PLAIN, buf_cstr(&text));
+		buf_puts(&text, " · held: Space goes on");
+	buf_printf(&text, " · %s", v->opt.when);
+	if (v->screen == HEAP_TABLE && sorts[v->sort])
+		buf_printf(&text, " · by %s", sorts[v->sort]);
+	grid_put(grid, 1, 0, room, v->holds || v->step_count ? GRID_WARN : GRID_PLAIN,
+		 buf_cstr(&text));
+	grid_put_right(grid, 1, grid->columns, grid->columns - room, GRID_PLAIN, buf_cstr(&right));
 }
 
 /* Where each column ends; 0: it is left out. */
 struct layout {
-	unsigned total, share, self, change, blocks, name;
+	unsigned total, share, self, change, blocks, temporary, peak, rate;
+	/* where they begin; @end: where the name does not go on */
+	unsigned trail, trail_columns, name, end;
 };
 
 static struct layout lay_out(const struct heap_view *v, const struct grid *grid)
@@ -128,8 +151,19 @@ static struct layout lay_out(const struct heap_view *v, const struct grid *grid)
 	l.share = grid->columns >= 80 ? end += SHARE : 0;
 	l.self = grid->columns >= 80 ? end += VALUE + 1 : 0;
 	l.change = grid->columns >= 80 &&v->has_before ? end += CHANGE + 1 : 0;
-	l.blocks = grid->columns >= 120 ? end += VALUE + 1 : 0;
+	l.blocks = grid->columns >= HEAP_WIDE ? end += VALUE + 1 : 0;
+	if (v->has_more) {
+		l.temporary = grid->columns >= HEAP_WIDE ? end += TEMPORARY + 1 : 0;
+		l.peak = grid->columns >= HEAP_WIDEST ? end += VALUE + 1 : 0;
+		l.rate = grid->columns >= HEAP_WIDEST ? end += VALUE + 1 : 0;
+	}
+	if (v->trail_count > 1 && grid->columns >= HEAP_WIDE && !grid->ascii) {
+		l.trail = end + 1;
+		l.trail_columns = grid->columns >= HEAP_WIDEST ? HEAP_TRAIL : TRAIL;
+		end += l.trail_columns + 1;
+	}
 	l.name = end + 1;
+	l.end = grid->columns >= HEAP_WIDEST ? grid->columns - PANEL - 1 : grid->columns;
 	return l;
 }
 
@@ -149,11 +183,22 @@ static void put_heads(const struct heap_view *v, struct grid *grid, const struct
 	}
 	if (l->blocks)
 		grid_put_right(grid, 2, l->blocks, VALUE, GRID_PLAIN, "BLOCKS");
-	grid_put(grid, 2, l->name, grid->columns - l->name, GRID_PLAIN,
+	if (l->temporary)
+		grid_put_right(grid, 2, l->temporary, TEMPORARY, GRID_PLAIN, "TEMP %");
+	if (l->peak)
+		grid_put_right(grid, 2, l->peak, VALUE, GRID_PLAIN,
+			       v->opt.cost == VIEW_COST_PEAK ? "LIVE" : "PEAK");
+	if (l->rate)
+		grid_put_right(grid, 2, l->rate, VALUE, GRID_PLAIN, "RATE/s");
+	grid_put(grid, 2, l->name, l->end - l->name, GRID_PLAIN,
 		 v->opt.by == VIEW_BY_FUNCTION ? "FUNCTION"
 		 : v->opt.by == VIEW_BY_MODULE ? "MODULE"
 		 : v->opt.by == VIEW_BY_FILE   ? "FILE"
 					       : "LINE");
+	if (l->end < grid->columns)
+		grid_put(grid, 2, l->end + 1, PANEL, GRID_PLAIN,
+			 v->screen == HEAP_TREE ? "CALL PATH, INNERMOST FIRST"
+						: "MOST OF IT COMES THIS WAY, INNERMOST FIRST");
 	grid_style_row(grid, 2, GRID_HEAD);
 }
 
@@ -179,6 +224,34 @@ static unsigned put_guides(const struct heap_row *row, struct grid *grid, unsign
 	return at;
 }
 
+/* The columns that only wide terminals have room for. */
+static void put_more(const struct heap_view *v, struct grid *grid, const struct layout *l,
+		     const struct heap_row *row, unsigned line)
+{
+	char x[TEXT_NUMBER_MAX];
+	if (l->temporary)
+		grid_put_right(grid, line, l->temporary, TEMPORARY, GRID_FAINT,
+			       row->more[HEAP_CALLS] ? text_percent(x, row->more[HEAP_TEMPORARY],
+								    row->more[HEAP_CALLS])
+						     : "-");
+	if (l->peak)
+		grid_put_right(grid, line, l->peak, VALUE, GRID_PLAIN,
+			       text_bytes(x, row->more[HEAP_PEAK]));
+	if (l->rate) {
+		double seconds = (double)(v->time_ns - v->before_ns) / 1e9;
+		double rate = seconds > 0 ? (double)row->more[HEAP_TRAFFIC] / seconds : 0;
+		grid_put_right(grid, line, l->rate, VALUE, GRID_PLAIN,
+			       seconds > 0 ? text_bytes(x, (uint64_t)rate) : "-");
+	}
+	if (l->trail) {
+		uint64_t points[HEAP_TRAIL];
+		unsigned count = heap_trail_of(v, row->key, points), least = l->trail_columns;
+		/* a narrow one shows the newest, a cell each */
+		unsigned from = count > least ? count - least : 0;
+		grid_spark(grid, line, l->trail, least, points + from, count - from);
+	}
+}
+
 static void put_row(const struct heap_view *v, struct grid *grid, const struct layout *l,
 		    const struct heap_row *row, unsigned line)
 {
@@ -200,6 +273,7 @@ static void put_row(const struct heap_view *v, struct grid *grid, const struct l
 	if (l->blocks)
 		grid_put_right(grid, line, l->blocks, VALUE, GRID_PLAIN,
 			       text_count(x, row->blocks));
+	put_more(v, grid, l, row, line);
 	unsigned at = l->name;
 	if (v->screen == HEAP_TREE)
 		at = put_guides(row, grid, line, at);
@@ -207,8 +281,75 @@ static void put_row(const struct heap_view *v, struct grid *grid, const struct l
 		at += grid_put(grid, line, at, 2, GRID_WARN, grid->ascii ? "* " : "● ");
 	CLEANUP(buf_fini) struct buf name = { 0 };
 	heap_name(v, f, &name, grid->ascii);
-	if (at < grid->columns)
-		grid_put_end(grid, line, at, grid->columns - at, GRID_PLAIN, buf_cstr(&name));
+	if (at < l->end)
+		grid_put_end(grid, line, at, l->end - at, GRID_PLAIN, buf_cstr(&name));
+}
+
+/* ---- the panel ------------------------------------------------------------------------------- */
+
+/** path_of() - the frames of the row under the cursor, innermost first. */
+static unsigned path_of(const struct heap_view *v, uint32_t frames[PATH_MAX_FRAMES])
+{
+	const struct heap_row *row = &v->rows[v->list.cursor];
+	const struct fold *fold = v->fold;
+	unsigned count = 0;
+	if (v->screen == HEAP_TREE) {
+		for (uint32_t at = row->pick; at && count < PATH_MAX_FRAMES;
+		     at = v->picks.all[at].parent)
+			frames[count++] = v->picks.all[at].frame;
+		for (unsigned i = 0; v->opt.inverted && i < count / 2; i++) {
+			uint32_t other = frames[i];
+			frames[i] = frames[count - 1 - i];
+			frames[count - 1 - i] = other;
+		}
+		return count;
+	}
+	uint32_t most = 0; /* where the function stands with most of what passes through it */
+	for (uint32_t i = 1; i < fold->node_count; i++)
+		if (fold->nodes[i].frame == row->frame &&
+		    (!most || v->shown.total[i] > v->shown.total[most]))
+			most = i;
+	for (uint32_t at = most; at && count < PATH_MAX_FRAMES; at = fold->nodes[at].parent)
+		frames[count++] = fold->nodes[at].frame;
+	return count;
+}
+
+static void put_panel(const struct heap_view *v, struct grid *grid, unsigned from, unsigned room)
+{
+	uint32_t frames[PATH_MAX_FRAMES];
+	char text[48];
+	if (v->list.cursor >= v->row_count || !v->shown.total)
+		return;
+	unsigned count = path_of(v, frames), lines = count > room ? room - 1 : count;
+	for (unsigned i = 0; i < room; i++)
+		grid_put(grid, 3 + i, from, 1, GRID_FAINT, grid->ascii ? "|" : "│");
+	for (unsigned i = 0; i < lines; i++) {
+		const struct fold_frame *f = &v->fold->frames[frames[i]];
+		CLEANUP(buf_fini) struct buf name = { 0 }, place = { 0 };
+		const char *slash = f->file ? strrchr(f->file, '/') : NULL;
+		heap_name(v, f, &name, grid->ascii);
+		if (f->function && f->file && f->line)
+			buf_printf(&place, "%s:%u", slash && slash[1] ? slash + 1 : f->file,
+				   f->line);
+		unsigned width = grid_width(grid, buf_cstr(&place));
+		unsigned used = width && width < PANEL / 2 ? width + 1 : 0;
+		grid_put_end(grid, 3 + i, from + 1, PANEL - used, GRID_PLAIN, buf_cstr(&name));
+		if (used)
+			grid_put_right(grid, 3 + i, from + 1 + PANEL, width, GRID_FAINT,
+				       buf_cstr(&place));
+	}
+	if (lines < count) {
+		snprintf(text, sizeof(text), "%s %u more", grid->ascii ? "..." : "…",
+			 count - lines);
+		grid_put(grid, 3 + lines, from + 1, PANEL, GRID_FAINT, text);
+	}
+}
+
+/** style_part() - a row's first @columns in @style. */
+static void style_part(struct grid *grid, unsigned row, unsigned columns, enum grid_style style)
+{
+	for (unsigned i = 0; i < columns && i < grid->columns; i++)
+		grid->cells[(size_t)row * grid->columns + i].style = (uint8_t)style;
 }
 
 /* The row under the cursor in full: where it is, and its parts of the whole. */
@@ -252,7 +393,7 @@ static void put_last_line(const struct heap_view *v, struct grid *grid, unsigned
 		grid_put(grid, line, 0, grid->columns, GRID_BOLD, buf_cstr(&text));
 		return;
 	}
-	buf_printf(&text, "%s /find %s c:cost m:by d:base Space:hold",
+	buf_printf(&text, "%s /find %s c:cost m:by d:base Space:hold f:focus -:hide p:peak",
 		   v->tabs ? v->tabs : "3tree 4table", v->screen == HEAP_TREE ? "i:inv" : "s:sort");
 	grid_put_words(grid, line, 0, grid->columns - 13, GRID_FAINT, buf_cstr(&text));
 	grid_put_right(grid, line, grid->columns, 14, GRID_FAINT, "?help q:quit");
@@ -264,13 +405,14 @@ static void put_help(struct grid *grid)
 		"arrows PgUp PgDn Home End   move",
 		"Enter, right                open a row (tree)",
 		"left                        close it, or go to its caller",
-		"3 4                         call tree, table",
-		"2 5 6 7 8 9                 balance, growth, regions, pages, sampler, node",
-		(", . < >                     what lived a hundredth, a tenth back and on; 3 4: as "
-		 "now"),
-		"c                           cost: live, peak, allocated, allocations, temporary",
+		"3 4                         call tree, table, as it is now",
+		"2 5 6 7 8 9                 balance growth regions pages sampler node",
+		", . < >                     a hundredth, a tenth of its time back and on",
+		"c p                         cost: live, peak, allocated ..; the peak",
 		"m                           merge by function, module, file, line",
-		"i                           tree from the allocating functions outwards",
+		"i h                         allocating functions first; hot path",
+		"f -                         only through this function; without it",
+		"Backspace                   undo that",
 		"s S                         sort the table; the other way round",
 		"/ n N                       find a name, next, previous",
 		"d                           changes are told from now on",
@@ -279,9 +421,10 @@ static void put_help(struct grid *grid)
 		"w                           write the screen to a file",
 		"q                           quit",
 		"",
-		"PEAK LIVE ..  asked for below this row: blocks whose stack passes here",
+		"PEAK LIVE ..  of blocks whose stack passes here",
 		"SELF          asked for by this function itself",
-		"+-            change since the time that its head says",
+		"+- RATE/s     change; bytes asked for a second",
+		"TEMP %        allocations that were temporary",
 	};
 	grid_clear(grid);
 	for (unsigned i = 0, line = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
@@ -304,6 +447,12 @@ void heap_view_draw(struct heap_view *v, struct grid *grid)
 		grid_put(grid, grid->rows - 1, 0, grid->columns, GRID_FAINT, "q:quit");
 		return;
 	}
+	int grows = grid->columns >= HEAP_WIDE && !v->has_more && !v->opt.moment;
+	v->columns = grid->columns;
+	if (grows && heap_widen(v) < 0) {
+		grid_put(grid, 0, 0, grid->columns, GRID_WARN, "out of memory");
+		return;
+	}
 	struct layout l = lay_out(v, grid);
 	put_first_line(v, grid);
 	put_second_line(v, grid);
@@ -313,7 +462,9 @@ void heap_view_draw(struct heap_view *v, struct grid *grid)
 	for (unsigned i = 0; i < room && v->list.top + i < v->row_count; i++)
 		put_row(v, grid, &l, &v->rows[v->list.top + i], 3 + i);
 	if (v->row_count)
-		grid_style_row(grid, 3 + (v->list.cursor - v->list.top), GRID_SELECTED);
+		style_part(grid, 3 + (v->list.cursor - v->list.top), l.end, GRID_SELECTED);
+	if (l.end < grid->columns)
+		put_panel(v, grid, l.end, room);
 	put_detail(v, grid, grid->rows - 2);
 	put_last_line(v, grid, grid->rows - 1);
 }

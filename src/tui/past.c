@@ -14,7 +14,7 @@ static int by_key(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-static void sort(struct past_reading *reading)
+void past_sort(struct past_reading *reading)
 {
 	qsort(reading->values, reading->count, sizeof(*reading->values), by_key);
 }
@@ -53,7 +53,7 @@ int past_due(struct past *past, uint64_t time_ns)
 void past_keep(struct past *past, struct past_reading *reading)
 {
 	forget(past, reading->time_ns);
-	sort(reading);
+	past_sort(reading);
 	past->readings[past->count++] = *reading;
 	*reading = (struct past_reading){ 0 };
 }
@@ -61,7 +61,7 @@ void past_keep(struct past *past, struct past_reading *reading)
 void past_base(struct past *past, struct past_reading *reading)
 {
 	drop(&past->base);
-	sort(reading);
+	past_sort(reading);
 	past->base = *reading;
 	*reading = (struct past_reading){ 0 };
 }

@@ -36,6 +36,8 @@ struct past {
 int past_due(struct past *past, uint64_t time_ns);
 /** past_new() - room for @count values, in any order, for past_keep() or past_base(). -ENOMEM. */
 int past_new(struct past_reading *reading, uint64_t time_ns, size_t count);
+/** past_sort() - as past_value() wants it; past_keep() and past_base() do that. */
+void past_sort(struct past_reading *reading);
 /** past_keep() - as the newest; @reading is taken. */
 void past_keep(struct past *past, struct past_reading *reading);
 /** past_base() - as what changes are told from, until past_drop_base(); @reading is taken. */

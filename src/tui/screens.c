@@ -204,6 +204,21 @@ void reading_too_deep(struct sheet *sheet)
 		 SHEET_DEPTH_MAX - 1);
 }
 
+void reading_verdict(const struct reading *r, const char *key)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	size_t i;
+	const json_t *line;
+	json_array_foreach(ARRAY(r, key), i, line)
+	{
+		const char *sentence = reading_word(line, NULL);
+		if (sentence)
+			buf_printf(&text, "%s%s", text.len ? " " : "", sentence);
+	}
+	if (text.len)
+		r->sheet->verdict = sheet_text(r->sheet, buf_cstr(&text));
+}
+
 const char *reading_count(char text[24], const json_t *object, const char *key)
 {
 	int64_t n = reading_number(object, key);
@@ -320,6 +335,7 @@ static int read_balance(const struct reading *r)
 	s->columns = balance_columns;
 	s->column_count = ARRAY_LEN(balance_columns);
 	s->name_head = "LINE OF THE BALANCE SHEET";
+	reading_verdict(r, "verdict");
 	s->rss_bytes = s->whole = rss > 0 ? (uint64_t)rss : 0;
 	json_array_foreach(ARRAY(r, "lines"), i, line)
 	{

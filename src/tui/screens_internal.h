@@ -29,6 +29,9 @@ void reading_too_deep(struct sheet *sheet);
 /** reading_text() - printf into the arena; NULL without memory. */
 const char *reading_text(struct sheet *sheet, const char *fmt, ...) PRINTF(2, 3);
 
+/** reading_verdict() - the sentences of the array @key, as the sheet's. */
+void reading_verdict(const struct reading *r, const char *key);
+
 int read_regions(const struct reading *r);
 int read_maps(const struct reading *r);
 int read_pages(const struct reading *r);

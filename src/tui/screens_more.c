@@ -204,6 +204,7 @@ int read_regions(const struct reading *r)
 	else
 		snprintf(r->sheet->right, sizeof(r->sheet->right), "%s mappings",
 			 reading_count(x, r->top, "mappings"));
+	reading_verdict(r, "verdict_sentences");
 	return forms[form](r);
 }
 

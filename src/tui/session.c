@@ -39,6 +39,8 @@ struct heap_session {
 	struct views *views;
 	/* one of the views is shown, not the heap */
 	int beside;
+	/* CLOCK_MONOTONIC; 0: something has changed since */
+	uint64_t drawn_ns;
 	struct grid grid;
 	char title[128], said[160];
 	/* asked for by `y` */
@@ -210,6 +212,7 @@ static int look(struct heap_session *t, uint64_t key_ns)
 	struct prof_totals totals;
 	prof_totals(snap_prof(snap), &totals);
 	int rc = heap_view_feed(t->view, snap_prof(snap), totals.runtime_ns, &t->err);
+	t->drawn_ns = 0;
 	snap_unref(t->snap);
 	t->snap = snap;
 	/*
@@ -333,14 +336,21 @@ static int loop(struct heap_session *t)
 	uint64_t key_ns = 0;
 	for (;;) {
 		int rc = look(t, key_ns);
-		if (rc == 0)
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		/* ages are told in seconds: in between nothing new can be drawn */
+		if (rc == 0 && (t->beside || !t->drawn_ns || now >= t->drawn_ns + NS_PER_S)) {
 			rc = draw(t);
+			t->drawn_ns = now;
+		}
 		if (rc < 0)
 			return rc;
 		int key = paint_key(t->follow || t->beside ? 200 : 1000);
 		if (key == PAINT_GONE)
 			return 0;
-		if (key == PAINT_NONE || key == PAINT_RESIZE)
+		if (key == PAINT_NONE)
+			continue;
+		t->drawn_ns = 0;
+		if (key == PAINT_RESIZE)
 			continue;
 		if (key != ' ')
 			key_ns = clock_ns(CLOCK_MONOTONIC);

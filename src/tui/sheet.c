@@ -103,7 +103,7 @@ void sheet_view_forget(struct sheet_view *v)
 	sheet_fini(&v->sheet);
 	v->fed = v->sorted = v->ascending = 0;
 	v->find[0] = '\0';
-	v->line_count = 0;
+	v->line_count = v->verdict_rows = 0;
 	v->list = (struct list){ .shown = v->list.shown };
 }
 

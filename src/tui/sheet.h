@@ -76,6 +76,8 @@ struct sheet {
 	/* of the first line; 0: not known */
 	uint64_t rss_bytes;
 	char says[160], right[80], warns[200];
+	/* above the rows: what they come to, in sentences. Of the arena; NULL */
+	const char *verdict;
 	/* instead of rows */
 	const char *empty;
 };

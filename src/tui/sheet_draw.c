@@ -12,6 +12,8 @@
 #define COLUMNS_LEAST 60
 #define ROWS_LEAST 12
 #define FIXED_ROWS 5 /* two above, the columns' heads, two below */
+#define VERDICT_ROWS 4
+#define ROWS_LEFT 8 /* below the verdict; a lower terminal has none */
 #define SHARE 8
 #define CHANGE 11
 #define SHARE_FROM 80 /* columns of a terminal that shows percents, and changes */
@@ -58,6 +60,8 @@ static const char *figure(char to[32], const struct sheet_column *column, int64_
 /* Where each column ends; 0: it is left out. */
 struct layout {
 	unsigned column[SHEET_COLUMNS_MAX], share, change, name;
+	/* the row of the heads */
+	unsigned head;
 };
 
 static struct layout lay_out(const struct sheet_view *v, const struct grid *grid)
@@ -75,6 +79,7 @@ static struct layout lay_out(const struct sheet_view *v, const struct grid *grid
 			l.change = end += CHANGE;
 	}
 	l.name = end + 1;
+	l.head = 2;
 	return l;
 }
 
@@ -85,20 +90,21 @@ static void put_heads(const struct sheet_view *v, struct grid *grid, const struc
 	for (unsigned i = 0; i < s->column_count; i++) {
 		const struct sheet_column *c = &s->columns[i];
 		if (l->column[i] && (c->kind == SHEET_WORD || c->kind == SHEET_SPARK))
-			grid_put(grid, 2, l->column[i] - c->width, c->width, GRID_PLAIN, c->head);
+			grid_put(grid, l->head, l->column[i] - c->width, c->width, GRID_PLAIN,
+				 c->head);
 		else if (l->column[i])
-			grid_put_right(grid, 2, l->column[i], c->width, GRID_PLAIN, c->head);
+			grid_put_right(grid, l->head, l->column[i], c->width, GRID_PLAIN, c->head);
 	}
 	if (l->share)
-		grid_put_right(grid, 2, l->share, SHARE, GRID_PLAIN, "%");
+		grid_put_right(grid, l->head, l->share, SHARE, GRID_PLAIN, "%");
 	if (l->change) {
 		uint64_t seconds = (v->time_ns - v->before_ns + NS_PER_S / 2) / NS_PER_S;
 		snprintf(change, sizeof(change), seconds ? "+- %.24s" : "+-",
 			 text_duration(x, seconds * NS_PER_S));
-		grid_put_right(grid, 2, l->change, CHANGE, GRID_PLAIN, change);
+		grid_put_right(grid, l->head, l->change, CHANGE, GRID_PLAIN, change);
 	}
-	grid_put(grid, 2, l->name, grid->columns, GRID_PLAIN, s->name_head);
-	grid_style_row(grid, 2, GRID_HEAD);
+	grid_put(grid, l->head, l->name, grid->columns, GRID_PLAIN, s->name_head);
+	grid_style_row(grid, l->head, GRID_HEAD);
 }
 
 static unsigned put_guides(const struct sheet_line *line, struct grid *grid, unsigned at_line,
@@ -210,6 +216,20 @@ static void put_second_line(const struct sheet_view *v, struct grid *grid)
 			       s->right);
 }
 
+/** put_verdict() - below the second line. Return: rows that it takes, as long as rows are left. */
+static unsigned put_verdict(struct sheet_view *v, struct grid *grid)
+{
+	if (!v->sheet.verdict || grid->rows < FIXED_ROWS + VERDICT_ROWS + ROWS_LEFT)
+		return 0;
+	if (v->verdict_columns != grid->columns)
+		v->verdict_rows = 0;
+	v->verdict_columns = grid->columns;
+	unsigned used = grid_put_lines(grid, 2, VERDICT_ROWS, GRID_PLAIN, v->sheet.verdict);
+	if (used > v->verdict_rows)
+		v->verdict_rows = used; /* rows below do not jump when a figure gets shorter */
+	return v->verdict_rows;
+}
+
 static void put_below(const struct sheet_view *v, const struct sheet_frame *f, struct grid *grid)
 {
 	unsigned line = grid->rows - 2;
@@ -266,23 +286,24 @@ void sheet_view_draw(struct sheet_view *v, const struct sheet_frame *f, struct g
 		return;
 	}
 	struct layout l = lay_out(v, grid);
-	unsigned room = grid->rows - FIXED_ROWS;
 	int tree = 0;
 	put_first_line(v, f, grid);
 	if (f->waits) {
 		grid_put(grid, 1, 0, grid->columns, GRID_PLAIN, f->waits);
 	} else {
 		put_second_line(v, grid);
+		l.head += put_verdict(v, grid);
 		put_heads(v, grid, &l);
+		unsigned room = grid->rows - 3 - l.head, first = l.head + 1;
 		list_fit(&v->list, room);
 		for (uint32_t i = 0; i < v->line_count && !tree; i++)
 			tree = v->lines[i].opens || v->lines[i].depth;
 		for (unsigned i = 0; i < room && v->list.top + i < v->line_count; i++)
-			put_row(v, grid, &l, &v->lines[v->list.top + i], 3 + i, tree);
+			put_row(v, grid, &l, &v->lines[v->list.top + i], first + i, tree);
 		if (v->line_count)
-			grid_style_row(grid, 3 + (v->list.cursor - v->list.top), GRID_SELECTED);
+			grid_style_row(grid, first + (v->list.cursor - v->list.top), GRID_SELECTED);
 		else
-			grid_put(grid, 3, 1, grid->columns - 1, GRID_FAINT,
+			grid_put(grid, first, 1, grid->columns - 1, GRID_FAINT,
 				 v->find[0]       ? "none has that"
 				 : v->sheet.empty ? v->sheet.empty
 						  : "none");

@@ -34,6 +34,8 @@ struct sheet_view {
 	/* keys that the reader has turned from what they are at first, sorted */
 	uint64_t *open;
 	size_t open_count, open_room;
+	/* rows that the verdict has had so far in a terminal of that width: it takes no fewer */
+	unsigned verdict_rows, verdict_columns;
 	char find[SHEET_FIND_MAX + 1];
 	uint32_t matched;
 };

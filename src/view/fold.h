@@ -18,6 +18,7 @@
 #define FOLD_SIDES_MAX 2
 #define FOLD_NODES_MAX (1u << 22) /* call paths beyond are cut where the room ends (fold.cut) */
 #define FOLD_NONE UINT32_MAX
+#define FOLD_MORE_MAX 4
 
 enum fold_op { FOLD_HIDE = 1, FOLD_MODULE, FOLD_FOCUS, FOLD_DROP };
 struct fold_step {
@@ -124,6 +125,8 @@ struct fold_pick {
 	uint64_t key;
 	uint64_t total, self, blocks, rest;
 	uint64_t base, base_self;
+	/* totals of fold_ask.more */
+	uint64_t more[FOLD_MORE_MAX];
 	uint32_t frame, depth;
 	/* among the picks; FOLD_NONE for the first */
 	uint32_t parent;
@@ -143,6 +146,8 @@ struct fold_picks {
 struct fold_ask {
 	/* @blocks, @base: empty where there are none */
 	struct fold_sums cost, blocks, base;
+	/* further costs that are told of what is picked; empty where there are none */
+	struct fold_sums more[FOLD_MORE_MAX];
 	/* from the allocating functions outwards */
 	int inverted;
 	/* of @function, from its outermost place outwards */

@@ -517,6 +517,26 @@ static int begin_merged(struct choice *c, struct candidate *first, struct fold_p
 	return 0;
 }
 
+/* ---- further costs --------------------------------------------------------------------------- */
+
+/** tell_more() - what the node or range of @one comes to in each of fold_ask.more. */
+static void tell_more(const struct choice *c, const struct candidate *one, struct fold_pick *pick)
+{
+	for (unsigned k = 0; k < FOLD_MORE_MAX; k++) {
+		const struct fold_sums *sums = &c->ask->more[k];
+		if (!sums->total)
+			continue;
+		if (c->ask->callees)
+			for (uint32_t i = one->at; i < one->end; i++)
+				sum_add(&pick->more[k], sums->total[c->same[i]]);
+		else if (c->turned)
+			for (uint32_t i = one->at; i < one->end; i++)
+				sum_add(&pick->more[k], weigh(c, sums, c->cursors[i].leaf));
+		else
+			pick->more[k] = sums->total[one->at];
+	}
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /** in_order() - depth first; picks of one parent came in the order that they are shown in. */
@@ -614,6 +634,7 @@ static int choose(struct choice *c, struct fold_picks *picks, struct err *err)
 						     .frame = one.frame,
 						     .depth = one.depth,
 						     .parent = one.parent };
+		tell_more(c, &one, &c->picks[pick]);
 		rc = c->ask->callees ? offer_merged(c, pick, one.at, one.end)
 		     : c->turned     ? offer_callers(c, pick, one.at, one.end, c->begun || pick)
 				     : offer_children(c, pick, one.at);

@@ -129,7 +129,8 @@ def test_the_table_counts_a_function_once_and_merges_as_asked(byteledger, record
 
 
 @pytest.mark.parametrize("columns, heads", [
-    (60, "PEAK FUNCTION"), (80, "PEAK % SELF FUNCTION"), (120, "PEAK % SELF BLOCKS FUNCTION"), (200, "PEAK % SELF BLOCKS FUNCTION")])
+    (60, "PEAK FUNCTION"), (80, "PEAK % SELF FUNCTION"), (120, "PEAK % SELF BLOCKS TEMP % FUNCTION"),
+    (200, "PEAK % SELF BLOCKS TEMP % LIVE RATE/s FUNCTION CALL PATH, INNERMOST FIRST")])
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 def test_columns_follow_the_width(byteledger, recording, terminal, columns, heads, locale):
     top = terminal(byteledger, "top", recording, columns=columns, locale=locale)

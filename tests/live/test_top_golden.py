@@ -16,7 +16,7 @@ PROCESS_GRIDS = Path(ROOT) / "tests" / "golden" / "top-processes"
 DATA = Path(ROOT) / "tests" / "golden" / "data" / "sqlite.heaptrack.zst"
 BLESS = os.environ.get("BYTELEDGER_BLESS") == "1"
 # name, keys that lead to it from the screen before, what it has that the other has not
-SCREENS = [("tree", [], "i:inv"), ("table", ["4"], "s:sor"), ("table by module", ["m"], "module"), ("allocated", ["c"], "allo"), ("help", ["?"], "hold what is shown")]
+SCREENS = [("tree", [], "i:inv"), ("table", ["4"], "s:sor"), ("table by module", ["m"], "module"), ("allocated", ["c"], "allo"), ("without it", ["-"], "without"), ("help", ["?"], "hold what is shown")]
 
 
 @pytest.fixture(scope="module")

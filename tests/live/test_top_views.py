@@ -15,8 +15,9 @@ UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def rows(lines):
-    """(bytes, name) of each row that begins with a size."""
-    found = [re.match(r" *(-?[\d.]+) (B|KiB|MiB|GiB) +(.*)", line) for line in lines[3:-3]]
+    """(bytes, name) of each row that begins with a size, below the heads; above them may stand sentences."""
+    first = next((i for i, line in enumerate(lines) if i > 1 and re.match(r" +[A-Z][A-Z]", line)), 2) + 1
+    found = [re.match(r" *(-?[\d.]+) (B|KiB|MiB|GiB) +(.*)", line) for line in lines[first:-3]]
     return [(float(m[1]) * UNITS[m[2]], m[3].strip()) for m in found if m]
 
 
@@ -44,7 +45,7 @@ def test_the_balance_is_the_command_s_and_moves_through_the_recording(byteledger
         assert time.monotonic() < end, lines
         time.sleep(0.1)
     top.keys("d", ">", ">", ">", ">", ">", ">")
-    assert "+-" in top.until("+-")[2]
+    assert "+-" in next(line for line in top.until("+-") if "LINE OF THE BALANCE" in line)
     top.keys("3")
     top.until("▾ leak")
     top.keys("q")
@@ -106,7 +107,10 @@ def test_a_process_that_nobody_records_is_shown_by_mapping(byteledger, program, 
         lines = top.until("CLASS OF MEMORY")
         assert f"process {bare.pid} is not being recorded" in "\n".join(lines)
         sums = {}
-        for row in json_of(byteledger, "regions", "-p", str(bare.pid), "--format", "json")["classes"]:
+        told = json_of(byteledger, "regions", "-p", str(bare.pid), "--format", "json")
+        sentences = " ".join(told["verdict_sentences"])
+        assert len(sentences) > 20 and sentences in " ".join(" ".join(lines[2:]).split()), (sentences, lines)
+        for row in told["classes"]:
             sums[row["class"]] = sums.get(row["class"], 0) + row["rss_bytes"]
         shown = {name.split()[-1]: value for value, name in rows(lines)}
         for name, value in sums.items():

@@ -196,6 +196,49 @@ static void rows_of_a_sheet_open_change_and_are_looked_for(void **state)
 	sheet_view_free(view);
 }
 
+static void what_rows_come_to_stands_above_them_in_as_many_rows_as_it_takes(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	const struct sheet_frame frame = { .title = "t", .keys = "" };
+	struct sheet_view *view = sheet_view_new(&err);
+	struct grid g;
+	static const char *const texts[] = {
+		"The program uses 1.00 GiB and 20.5 MiB are free, of which 3.0 MiB could go now.",
+		"The program uses it all."
+	};
+	for (unsigned i = 0; i < 2; i++) {
+		struct sheet sheet = { .columns = columns, .column_count = 2, .name_head = "NAME" };
+		sheet.verdict = sheet_text(&sheet, texts[i]);
+		add_row(&sheet, 0, "a", 2048);
+		assert_int_equal(sheet_view_feed(view, &sheet, i, 1, &err), 0);
+		assert_int_equal(grid_init(&g, 24, 60, 1, NULL), 0);
+		sheet_view_draw(view, &frame, &g);
+		if (i == 0) {
+			shows(&g, 2, "The program uses 1.00 GiB and 20.5 MiB are free, of which");
+			shows(&g, 3, "3.0 MiB could go now.");
+		} else {
+			shows(&g, 2, texts[1]);
+			shows(&g, 3, ""); /* rows do not jump when it gets shorter */
+		}
+		shows(&g, 4, "   BYTES WORD  NAME");
+		shows(&g, 5, "2.00 KiB a     a");
+		assert_int_equal(g.cells[5 * 60].style, GRID_SELECTED);
+		grid_fini(&g);
+	}
+	/* a low terminal has its rows */
+	assert_int_equal(grid_init(&g, 16, 60, 1, NULL), 0);
+	sheet_view_draw(view, &frame, &g);
+	shows(&g, 2, "   BYTES WORD  NAME");
+	grid_fini(&g);
+	/* what does not fit is said to go on */
+	assert_int_equal(grid_init(&g, 2, 12, 1, NULL), 0);
+	assert_int_equal(grid_put_lines(&g, 0, 1, GRID_PLAIN, "one two three four"), 1);
+	shows(&g, 0, "one two   ..");
+	grid_fini(&g);
+	sheet_view_free(view);
+}
+
 static void answers_of_any_shape_are_shown_or_refused(void **state)
 {
 	(void)state;
@@ -488,6 +531,7 @@ int main(void)
 		cmocka_unit_test(the_cursor_stays_on_its_row_while_the_list_changes),
 		cmocka_unit_test(pages_and_ends_are_reached),
 		cmocka_unit_test(rows_of_a_sheet_open_change_and_are_looked_for),
+		cmocka_unit_test(what_rows_come_to_stands_above_them_in_as_many_rows_as_it_takes),
 		cmocka_unit_test(answers_of_any_shape_are_shown_or_refused),
 		cmocka_unit_test(groups_have_their_own_names_and_are_told_apart),
 		cmocka_unit_test(a_tree_opens_along_what_has_most_of_its_caller),

@@ -189,6 +189,7 @@ static void every_choice_adds_up_and_is_found_again_by_its_key(void **state)
 		struct fold *fold = fold_new(&opt, &side, 1, NULL);
 		assert_int_equal(fold_sum(fold, 0, w.value, &sums, NULL), 0);
 		struct fold_ask ask = { .cost = sums,
+					.more = { sums },
 					.inverted = round % 2,
 					.nodes_max = 1 + (uint32_t)random() % 100 };
 		assert_int_equal(fold_choose(fold, &ask, &picks, NULL), 0);
@@ -196,6 +197,8 @@ static void every_choice_adds_up_and_is_found_again_by_its_key(void **state)
 		assert_int_equal(picks.all[0].total,
 				 sums.total[0] - (ask.inverted ? sums.self[0] : 0));
 		check_picks(&picks);
+		for (uint32_t k = 0; k < picks.count; k++) /* the same cost, told once more */
+			assert_int_equal(picks.all[k].more[0], picks.all[k].total);
 		/* each is there again when asked for alone */
 		uint32_t i = (uint32_t)random() % picks.count;
 		ask.has_node = 1;
@@ -239,6 +242,7 @@ static void callees_are_the_tree_of_what_is_focused_on_the_function(void **state
 		assert_int_equal(fold_sum(focused, 0, w.value, &focused_sums, NULL), 0);
 		struct fold_ask ask = { .cost = sums,
 					.blocks = sums,
+					.more = { [FOLD_MORE_MAX - 1] = sums },
 					.callees = 1,
 					.function = function,
 					.nodes_max = 1 + (uint32_t)random() % 100 };
@@ -264,6 +268,7 @@ static void callees_are_the_tree_of_what_is_focused_on_the_function(void **state
 				const struct fold_pick *a = &picks.all[i], *b = &expected.all[i];
 				assert_int_equal(a->key, b->key);
 				assert_int_equal(a->total, b->total);
+				assert_int_equal(a->more[FOLD_MORE_MAX - 1], a->total);
 				assert_int_equal(a->self, b->self);
 				assert_int_equal(a->blocks, b->blocks);
 				assert_int_equal(a->rest, b->rest);
