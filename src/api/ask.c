@@ -153,6 +153,12 @@ static int take_module(struct parse *p, const char *v, struct err *err)
 	return *v ? 0 : bad(err, "module", v, "the base name of a module");
 }
 
+static int take_own(struct parse *p, const char *v, struct err *err)
+{
+	p->ask->own = v;
+	return explain(query_regex_check(v, err), "own", err);
+}
+
 static int take_base(struct parse *p, const char *v, struct err *err)
 {
 	struct ask *ask = p->ask;
@@ -256,6 +262,20 @@ static int take_keys(struct parse *p, const char *v, struct err *err)
 {
 	return truth("keys", v, &p->ask->keys, err);
 }
+static int take_more(struct parse *p, const char *v, struct err *err)
+{
+	while (*v) {
+		size_t len = strcspn(v, ",");
+		if (len == 9 && strncmp(v, "temporary", len) == 0)
+			p->ask->with_temporary = 1;
+		else if (len == 3 && strncmp(v, "age", len) == 0)
+			p->ask->with_age = 1;
+		else
+			return bad(err, "more", v, "a list of temporary and age");
+		v += len + (v[len] == ',');
+	}
+	return 0;
+}
 static int take_sort(struct parse *p, const char *v, struct err *err)
 {
 	(void)err;
@@ -294,6 +314,13 @@ static int take_series(struct parse *p, const char *v, struct err *err)
 static int take_points(struct parse *p, const char *v, struct err *err)
 {
 	return number("points", v, 1, ASK_POINTS_MAX, &p->ask->points, err);
+}
+static int take_encoding(struct parse *p, const char *v, struct err *err)
+{
+	p->ask->deltas = strcmp(v, "delta") == 0;
+	return p->ask->deltas || strcmp(v, "plain") == 0
+		       ? 0
+		       : bad(err, "encoding", v, "plain or delta");
 }
 static int take_format(struct parse *p, const char *v, struct err *err)
 {
@@ -340,6 +367,11 @@ static int take_file(struct parse *p, const char *v, struct err *err)
 	p->ask->has_file = 1;
 	return explain(view_key_parse(v, &p->ask->file, err), "file", err);
 }
+static int take_prefix(struct parse *p, const char *v, struct err *err)
+{
+	p->ask->prefix = v;
+	return v[0] == '/' ? 0 : bad(err, "prefix", v, "a folder by its whole path");
+}
 static int take_diff(struct parse *p, const char *v, struct err *err)
 {
 	return explain(query_time_parse(v, &p->ask->diff, err), "diff", err);
@@ -379,18 +411,21 @@ static const struct word all_words[] = {
 	{ "thread", ASK_SELECTION, take_thread, PART_READING },
 	{ "module", ASK_SELECTION, take_module, PART_READING },
 	{ "base", ASK_SELECTION, take_base, 0 },
+	{ "own", ASK_SELECTION, take_own, 0 },
 	{ "x", ASK_TRANSFORMS, take_x, PART_FOLDING },
 	{ "n", ASK_TREE, take_n, 0 },
 	{ "nodes", ASK_TREE, take_nodes, 0 },
 	{ "function", ASK_TREE, take_function, 0 },
 	{ "side", ASK_TREE, take_side, 0 },
 	{ "keys", ASK_TREE, take_keys, 0 },
+	{ "more", ASK_TREE, take_more, 0 },
 	{ "sort", ASK_ROWS, take_sort, 0 },
 	{ "order", ASK_ROWS, take_order, 0 },
 	{ "cursor", ASK_ROWS, take_cursor, 0 },
 	{ "find", ASK_FIND, take_find, 0 },
 	{ "series", ASK_SERIES, take_series, 0 },
 	{ "points", ASK_SERIES, take_points, 0 },
+	{ "encoding", ASK_SERIES, take_encoding, 0 },
 	{ "format", ASK_EXPORT, take_format, 0 },
 	{ "order", ASK_BLOCKS, take_blocks_order, 0 },
 	{ "cursor", ASK_BLOCKS, take_cursor, 0 },
@@ -399,6 +434,7 @@ static const struct word all_words[] = {
 	{ "y", ASK_AXES, take_axis_y, 0 },
 	{ "width", ASK_WIDTH, take_width, 0 },
 	{ "file", ASK_FILE, take_file, 0 },
+	{ "prefix", ASK_FILE, take_prefix, 0 },
 	{ "topics", ASK_TOPICS, take_topics, 0 },
 	{ "diff", ASK_SHEET, take_diff, 0 },
 	{ "wait", ASK_WAIT, take_wait, 0 },

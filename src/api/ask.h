@@ -14,16 +14,16 @@
 enum ask_words {
 	ASK_SRC = 1,           /* src */
 	ASK_SELECTION = 2,     /* cost by at ... base */
-	ASK_TREE = 4,          /* n nodes function side keys */
+	ASK_TREE = 4,          /* n nodes function side keys more */
 	ASK_ROWS = 8,          /* sort order cursor */
 	ASK_FIND = 16,         /* find */
-	ASK_SERIES = 32,       /* series points */
+	ASK_SERIES = 32,       /* series points encoding */
 	ASK_WAIT = 64,         /* wait */
 	ASK_EXPORT = 128,      /* format; `to` may name one, too */
 	ASK_BLOCKS = 256,      /* order (time, size, lifetime) cursor part */
 	ASK_AXES = 512,        /* y, and x as an axis */
 	ASK_WIDTH = 1024,      /* width */
-	ASK_FILE = 2048,       /* file */
+	ASK_FILE = 2048,       /* file prefix */
 	ASK_TRANSFORMS = 4096, /* x */
 	ASK_TOPICS = 8192,     /* topics */
 	ASK_SHEET = 16384,     /* by at diff limit */
@@ -60,6 +60,10 @@ struct ask {
 
 	uint64_t node, function, nodes;
 	int has_node, has_function, callers, keys;
+	/* columns of nodes beside those that each has */
+	int with_temporary, with_age;
+	/* NULL; a frame of a module, path or function that it matches is the program's own */
+	const char *own;
 	const char *sort;
 	int ascending;
 	uint64_t cursor;
@@ -75,8 +79,12 @@ struct ask {
 	struct query_time diff;
 	uint64_t width, file;
 	int has_file;
+	/* NULL; a folder of this disk, where sources are looked for, too */
+	const char *prefix;
 	const char *series;
 	uint64_t points;
+	/* numbers of series are what they differ by from those before them */
+	int deltas;
 	int has_wait;
 	uint64_t wait_ms;
 	/* who asked this does not come back */

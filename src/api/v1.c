@@ -438,7 +438,9 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	    !shelf_count(v1->shelf) && v1->live_count)
 		call.source = V1_LIVE_FIRST;
 	int about_live = route->words & ASK_SRC && is_live(v1, call.source);
-	int cached = route->words != 0 && route->answer != v1_events && !about_live;
+	/* what the disk holds now is no state of the recording */
+	int cached = route->words != 0 && route->answer != v1_events &&
+		     route->answer != v1_source && !about_live;
 	question_text(&question, route, http_request_tail(request), &call.ask);
 	if (route->answer == v1_timeline) /* alerts are among its flags */
 		buf_printf(&question, "#%llu", (unsigned long long)v1_told_count(v1));

@@ -82,7 +82,7 @@ static unsigned first_slice(const struct growing *g, uint64_t time_ns)
 	return slice;
 }
 
-static uint32_t account_of(const struct book *book, uint32_t row)
+uint32_t v1_account_of(const struct book *book, uint32_t row)
 {
 	uint32_t lo = 0, hi = book->count;
 	while (lo < hi) {
@@ -215,7 +215,7 @@ static int growing_each(void *ctx, const struct block_row *rows, size_t count)
 		const struct block_row *r = &rows[i];
 		if (!block_matches(g->filter, r))
 			continue;
-		uint32_t account = account_of(g->call->reading->book, r->stack);
+		uint32_t account = v1_account_of(g->call->reading->book, r->stack);
 		unsigned made = first_slice(g, r->time_ns), gone = first_slice(g, r->freed_ns);
 		if (account == UINT32_MAX || made == gone)
 			continue;

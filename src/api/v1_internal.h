@@ -74,6 +74,8 @@ void v1_head(struct v1_call *call, const uint64_t *values);
 
 /** v1_values() - @cost of each account; malloc'd, NULL with @err. */
 uint64_t *v1_values(const struct reading *reading, enum view_cost cost, struct err *err);
+/** v1_account_of() - of stack row @row of the names; UINT32_MAX: it has none. */
+uint32_t v1_account_of(const struct book *book, uint32_t row);
 /** v1_blocks() - how many blocks that is, by account. As v1_values(). */
 uint64_t *v1_blocks(const struct reading *reading, enum view_cost cost, struct err *err);
 
@@ -96,6 +98,9 @@ void v1_alert_flags(struct v1 *v1, int32_t pid, uint64_t from_ns, uint64_t to_ns
 /** struct v1_column - a JSON array that grows; zero-initialised is empty. */
 struct v1_column {
 	struct buf text;
+	/* numbers are put as what they differ by from the one before, @last */
+	int delta;
+	uint64_t last;
 };
 void v1_col_u64(struct v1_column *column, uint64_t value);
 void v1_col_i64(struct v1_column *column, int64_t value);

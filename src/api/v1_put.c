@@ -2,6 +2,7 @@
 /* v1_put.c - the head of every answer, columns, frames and who owns them. */
 #include <errno.h>
 #include <inttypes.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ static void begin(struct v1_column *c)
 	buf_putc(&c->text, c->text.len ? ',' : '[');
 }
 
-void v1_col_u64(struct v1_column *c, uint64_t value)
+static void put_digits(struct v1_column *c, uint64_t value)
 {
 	char digits[20];
 	unsigned at = sizeof(digits);
@@ -81,10 +82,20 @@ void v1_col_u64(struct v1_column *c, uint64_t value)
 	buf_put(&c->text, digits + at, sizeof(digits) - at);
 }
 
+void v1_col_u64(struct v1_column *c, uint64_t value)
+{
+	uint64_t last = c->last;
+	c->last = value;
+	if (c->delta && value < last)
+		v1_col_i64(c, -(int64_t)(last - value));
+	else
+		put_digits(c, c->delta ? value - last : value);
+}
+
 void v1_col_i64(struct v1_column *c, int64_t value)
 {
 	if (value >= 0) {
-		v1_col_u64(c, (uint64_t)value);
+		put_digits(c, (uint64_t)value);
 		return;
 	}
 	begin(c);
@@ -255,13 +266,27 @@ static void put_short(struct jsonw *json, const struct fold_frame *f)
 	jsonw_str(json, NULL, buf_cstr(&text));
 }
 
+/** is_own() - does the reader count the frame as the program's own? */
+static int is_own(const regex_t *own, const struct fold_frame *f)
+{
+	const char *const texts[] = { f->module, f->path, f->function };
+	for (size_t i = 0; i < ARRAY_LEN(texts) && !f->reason; i++)
+		if (texts[i] && regexec(own, texts[i], 0, NULL, 0) == 0)
+			return 1;
+	return 0;
+}
+
 void v1_frames_put(struct v1_call *call, const struct v1_frames *frames)
 {
+	regex_t own;
+	/* it was looked at when the question was read; without memory nobody else is own */
+	int widened = call->ask.own && regcomp(&own, call->ask.own, REG_EXTENDED | REG_NOSUB) == 0;
 	struct jsonw *json = &call->json;
 	const struct fold_frame *all = call->folded->fold->frames;
 	const struct prof_process *process = prof_process(call->reading->book->names);
 	struct texts modules = { 0 }, files = { 0 };
-	struct v1_column key = { 0 }, module = { 0 }, category = { 0 }, file = { 0 }, line = { 0 };
+	struct v1_column key = { 0 }, module = { 0 }, category = { 0 }, file = { 0 }, line = { 0 },
+			 inlined = { 0 };
 	jsonw_object(json, "frames");
 	jsonw_array(json, "name");
 	for (uint32_t i = 0; i < frames->count; i++) {
@@ -269,7 +294,10 @@ void v1_frames_put(struct v1_call *call, const struct v1_frames *frames)
 		jsonw_str(json, NULL, f->folded ? NULL : f->function);
 		v1_col_key(&key, f->key);
 		v1_col_i64(&module, text_number(&modules, f->module));
-		v1_col_u64(&category, v1_category(f, process ? process->exe : NULL));
+		v1_col_u64(&category, widened && is_own(&own, f)
+					      ? CATEGORY_OWN
+					      : v1_category(f, process ? process->exe : NULL));
+		v1_col_raw(&inlined, f->inlined ? "true" : "false");
 		v1_col_i64(&file, text_number(&files, f->file));
 		v1_col_i64(&line, f->line ? (int64_t)f->line : -1);
 	}
@@ -283,7 +311,10 @@ void v1_frames_put(struct v1_call *call, const struct v1_frames *frames)
 	v1_col_put(call, "category", &category);
 	v1_col_put(call, "file", &file);
 	v1_col_put(call, "line", &line);
+	v1_col_put(call, "inlined", &inlined);
 	jsonw_object_end(json);
+	if (widened)
+		regfree(&own);
 	texts_put(json, "modules", &modules);
 	texts_put(json, "files", &files);
 }

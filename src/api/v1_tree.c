@@ -4,13 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/v1_internal.h"
+#include "api/v1_blocks.h"
+#include "base/cleanup.h"
+
+/*
+ * What `more` asks for: how many allocations, how many of them temporary; bytes that live, and the
+ * same weighted by their age in 65535ths of the time.
+ */
+enum more { MORE_CALLS, MORE_TEMPORARY, MORE_LIVE, MORE_AGE, MORE_MAX };
+_Static_assert((int)MORE_MAX <= FOLD_MORE_MAX, "a pick has room for all of them");
+#define AGE_UNITS 65535
 
 /** struct sums - what the nodes of a tree are asked for. */
 struct sums {
-	struct fold_sums cost, blocks, base;
+	struct fold_sums cost, blocks, base, more[MORE_MAX];
 	uint64_t *values, *base_values;
 	uint64_t base_total;
+	/* of MORE_AGE: what a whole unit of it is */
+	uint64_t length_ns;
 };
 
 static void sums_fini(struct sums *s)
@@ -18,6 +29,8 @@ static void sums_fini(struct sums *s)
 	fold_sums_fini(&s->cost);
 	fold_sums_fini(&s->blocks);
 	fold_sums_fini(&s->base);
+	for (unsigned i = 0; i < MORE_MAX; i++)
+		fold_sums_fini(&s->more[i]);
 	free(s->values);
 	free(s->base_values);
 }
@@ -45,6 +58,139 @@ static int add_up(struct v1_call *call, struct sums *s, struct err *err)
 	return rc;
 }
 
+/* ---- further columns ------------------------------------------------------------------------- */
+
+static int add_temporary(struct v1_call *call, struct sums *s, struct err *err)
+{
+	static const enum view_cost costs[] = { VIEW_COST_ALLOCATIONS, VIEW_COST_TEMPORARY };
+	int rc = 0;
+	for (unsigned i = 0; i < 2 && rc == 0; i++) {
+		uint64_t *values = v1_values(call->reading, costs[i], err);
+		rc = values ? fold_sum(call->folded->fold, 0, values, &s->more[MORE_CALLS + i], err)
+			    : err->code;
+		free(values);
+	}
+	return rc;
+}
+
+/** struct ageing - by account: bytes that live at a moment, and weighted by their age then. */
+struct ageing {
+	const struct v1_call *call;
+	const struct block_filter *filter;
+	const struct book *book;
+	uint64_t *live, *weighted;
+	uint64_t at_ns, looks;
+	struct err *err;
+};
+
+static int age_each(void *ctx, const struct block_row *rows, size_t count)
+{
+	struct ageing *a = ctx;
+	for (size_t i = 0; i < count; i++) {
+		const struct block_row *r = &rows[i];
+		if (!block_matches(a->filter, r))
+			continue;
+		uint32_t account = v1_account_of(a->book, r->stack);
+		if (account == UINT32_MAX)
+			continue;
+		uint64_t age = a->at_ns > r->time_ns ? a->at_ns - r->time_ns : 0;
+		uint64_t units = a->at_ns ? (uint64_t)((__uint128_t)age * AGE_UNITS / a->at_ns) : 0;
+		uint64_t weight;
+		if (__builtin_mul_overflow(r->bytes, units, &weight))
+			weight = UINT64_MAX;
+		sum_add(&a->live[account], r->bytes);
+		sum_add(&a->weighted[account], weight);
+	}
+	return v1_is_gone(a->call, &a->looks, a->err);
+}
+
+/** add_age() - of the blocks that live at the moment, at the peak, or at the end. As v1_read(). */
+static int add_age(struct v1_call *call, struct sums *s, struct err *err)
+{
+	struct reading *sums = call->reading;
+	struct query query = call->ask.query;
+	const struct blocks *blocks;
+	CLEANUP(block_filter_fini) struct block_filter filter = { 0 };
+	if (!query.at.kind && call->ask.cost == VIEW_COST_PEAK) {
+		int rc = query_time_parse("peak", &query.at, err);
+		if (rc < 0)
+			return rc;
+	} else if (!query.at.kind) {
+		query.leaked = 1;
+	}
+	call->reading = NULL;
+	int rc = v1_blocks_get(call, &blocks, err);
+	const struct book *book = sums->book;
+	size_t count = book->count;
+	uint64_t *memory = rc == 0 ? calloc(2 * count + 1, sizeof(*memory)) : NULL;
+	if (rc == 0 && !memory)
+		rc = err_set(err, -ENOMEM, "cannot add up");
+	if (rc == 0)
+		rc = block_filter_init(&filter, &query, book->names, err);
+	struct ageing a = { .call = call,
+			    .filter = &filter,
+			    .book = book,
+			    .live = memory,
+			    .weighted = memory ? memory + count : NULL,
+			    .at_ns = filter.has_at && filter.at_ns < filter.end_ns ? filter.at_ns
+										   : filter.end_ns,
+			    .err = err };
+	s->length_ns = a.at_ns;
+	if (rc == 0)
+		rc = blocks_scan(blocks, age_each, &a, err);
+	if (rc == 0)
+		rc = fold_sum(call->folded->fold, 0, a.live, &s->more[MORE_LIVE], err);
+	if (rc == 0)
+		rc = fold_sum(call->folded->fold, 0, a.weighted, &s->more[MORE_AGE], err);
+	free(memory);
+	shelf_put(call->shelf, call->reading);
+	call->reading = sums;
+	return rc;
+}
+
+static int add_more(struct v1_call *call, struct sums *s, struct err *err)
+{
+	const struct ask *ask = &call->ask;
+	int lives = ask->cost == VIEW_COST_LIVE || ask->cost == VIEW_COST_LEAKED ||
+		    ask->cost == VIEW_COST_PEAK;
+	int rc = 0;
+	if (ask->with_temporary && ask->query.at.kind)
+		v1_unapplied(call, "what lives at a moment is not temporary", "more", "temporary");
+	else if (ask->with_temporary)
+		rc = add_temporary(call, s, err);
+	if (rc == 0 && ask->with_age && !lives)
+		v1_unapplied(call, "blocks that live have an age: of cost live, peak or leaked",
+			     "more", "age");
+	else if (rc == 0 && ask->with_age)
+		rc = add_age(call, s, err);
+	return rc;
+}
+
+static void put_more(struct v1_call *call, const struct sums *s, const struct fold_picks *picks)
+{
+	struct v1_column calls = { 0 }, temporary = { 0 }, age = { 0 };
+	for (uint32_t i = 0; i < picks->count; i++) {
+		const uint64_t *more = picks->all[i].more;
+		v1_col_u64(&calls, more[MORE_CALLS]);
+		v1_col_u64(&temporary, more[MORE_TEMPORARY]);
+		if (more[MORE_LIVE])
+			v1_col_u64(&age,
+				   (uint64_t)((double)more[MORE_AGE] / (double)more[MORE_LIVE] /
+					      AGE_UNITS * (double)s->length_ns));
+		else
+			v1_col_null(&age);
+	}
+	if (s->more[MORE_CALLS].total) {
+		v1_col_put(call, "allocations", &calls);
+		v1_col_put(call, "temporary", &temporary);
+	}
+	if (s->more[MORE_AGE].total)
+		v1_col_put(call, "age_ns", &age);
+	buf_fini(&calls.text);
+	buf_fini(&temporary.text);
+	buf_fini(&age.text);
+}
+
 static void put_path(struct v1_call *call, struct v1_frames *frames, const struct fold_picks *picks)
 {
 	struct v1_column key = { 0 }, frame = { 0 };
@@ -61,7 +207,7 @@ static void put_path(struct v1_call *call, struct v1_frames *frames, const struc
 	jsonw_object_end(&call->json);
 }
 
-static void put_nodes(struct v1_call *call, struct v1_frames *frames,
+static void put_nodes(struct v1_call *call, struct v1_frames *frames, const struct sums *s,
 		      const struct fold_picks *picks)
 {
 	struct v1_column frame = { 0 }, depth = { 0 }, total = { 0 }, self = { 0 }, count = { 0 },
@@ -106,6 +252,7 @@ static void put_nodes(struct v1_call *call, struct v1_frames *frames,
 		v1_col_put(call, "key", &key);
 	if (call->ask.trunk)
 		v1_col_put(call, "trunk", &trunk);
+	put_more(call, s, picks);
 	jsonw_object_end(&call->json);
 }
 
@@ -128,7 +275,9 @@ static int answer(struct v1_call *call, const struct sums *s, const struct fold_
 	char key[VIEW_KEY_TEXT];
 	jsonw_str(json, "key", view_key_text(picks->all[0].key, key));
 	put_path(call, &frames, picks);
-	put_nodes(call, &frames, picks);
+	if (s->more[MORE_AGE].total)
+		jsonw_u64(json, "age_at_ns", s->length_ns);
+	put_nodes(call, &frames, s, picks);
 	v1_frames_put(call, &frames);
 	jsonw_object_end(json);
 	v1_frames_fini(&frames);
@@ -170,24 +319,27 @@ int v1_tree(struct v1_call *call, struct err *err)
 			ask->node = view_key_mix(VIEW_KEY_ROOT, ask->function);
 		}
 	}
-	call->wants_one = 1;
+	call->wants_one = !ask->with_temporary;
 	int rc = v1_fold(call, err);
 	if (rc)
 		return rc;
 	say_unapplied(call);
 	rc = add_up(call, &s, err);
+	if (rc == 0)
+		rc = add_more(call, &s, err);
 	if (rc == 0) {
-		const struct fold_ask choice = { .cost = s.cost,
-						 .blocks = s.blocks,
-						 .base = s.base,
-						 .inverted = ask->inverted && !ask->has_function,
-						 .callers = ask->callers,
-						 .callees = callees,
-						 .function = ask->function,
-						 .has_node = ask->has_node,
-						 .node = ask->node,
-						 .nodes_max = (uint32_t)ask->nodes,
-						 .trunk = ask->trunk };
+		struct fold_ask choice = { .cost = s.cost,
+					   .blocks = s.blocks,
+					   .base = s.base,
+					   .inverted = ask->inverted && !ask->has_function,
+					   .callers = ask->callers,
+					   .callees = callees,
+					   .function = ask->function,
+					   .has_node = ask->has_node,
+					   .node = ask->node,
+					   .nodes_max = (uint32_t)ask->nodes,
+					   .trunk = ask->trunk };
+		memcpy(choice.more, s.more, sizeof(choice.more));
 		rc = fold_choose(call->folded->fold, &choice, &picks, err);
 	}
 	if (rc == 0)

@@ -80,8 +80,10 @@ static uint32_t frame_add(struct build *b, const struct fold_frame *frame)
 	uint32_t at = idtab_first(&b->frame_tab, hash);
 	for (; b->frame_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&b->frame_tab, at))
 		if (b->frame_tab.slots[at].hash == hash &&
-		    f->frames[b->frame_tab.slots[at].id].key == frame->key)
+		    f->frames[b->frame_tab.slots[at].id].key == frame->key) {
+			f->frames[b->frame_tab.slots[at].id].inlined &= frame->inlined;
 			return b->frame_tab.slots[at].id;
+		}
 	struct fold_frame *frames =
 		grown(f->frames, f->frame_count, &b->frame_cap, sizeof(*frames));
 	if (!frames)
@@ -111,9 +113,11 @@ static uint32_t entry_add(struct build *b, const struct prof *names, const struc
 				    .path = prof_module(names, row->module)->path,
 				    .file = v.file,
 				    .offset = v.offset,
-				    .line = v.line };
+				    .line = v.line,
+				    .inlined = v.inlined };
 	if (by == VIEW_BY_MODULE) {
 		frame.function = frame.file = NULL;
+		frame.inlined = 0;
 		frame.folded = 1;
 	} else if (by == VIEW_BY_FILE && v.file) {
 		frame.function = NULL;

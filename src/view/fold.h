@@ -57,6 +57,8 @@ struct fold_frame {
 	uint8_t folded;
 	/* not a frame: why stacks below it are partial */
 	uint8_t reason;
+	/* part of its caller's code wherever it was met */
+	uint8_t inlined;
 	/* nodes with this frame */
 	uint32_t passes;
 };

@@ -10,8 +10,9 @@ import { cases as views } from "./cases-views.mjs";
 import { cases as live } from "./cases-live.mjs";
 import { cases as others } from "./cases-others.mjs";
 import { cases as trust } from "./cases-trust.mjs";
+import { cases as colours } from "./cases-colours.mjs";
 
-const cases = { ...views, ...live, ...trust, ...others };
+const cases = { ...views, ...live, ...trust, ...others, ...colours };
 const run = cases[name];
 if (!run) {
 	console.log(Object.keys(cases).join("\n"));

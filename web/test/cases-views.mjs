@@ -352,7 +352,7 @@ export const cases = {
 				body: JSON.stringify({
 					source: 0, generation: 1, selection: "", exact: true, age_ns: 0, total: TOTAL, unit: "bytes", lost: { events: 0, by_reason: {} }, partial: { events: 0, by_reason: {} }, sampled: null,
 					culled: { allocations: 0, bytes: 0 }, unapplied: [], by: "function", total_rows: TOTAL, next: String(from + n),
-					frames: { key: numbers.map((v) => v.toString(16).padStart(16, "0")), name: numbers.map((_, i) => `row${from + i}`), short: numbers.map((_, i) => `row${from + i}`), module: numbers.map(() => 0), category: numbers.map(() => 0), file: numbers.map(() => -1), line: numbers.map(() => -1) },
+					frames: { key: numbers.map((v) => v.toString(16).padStart(16, "0")), name: numbers.map((_, i) => `row${from + i}`), short: numbers.map((_, i) => `row${from + i}`), module: numbers.map(() => 0), category: numbers.map(() => 0), file: numbers.map(() => -1), line: numbers.map(() => -1), inlined: numbers.map(() => false) },
 					modules: ["m"], files: [],
 					rows: { key: numbers.map((v) => v.toString(16).padStart(16, "0")), frame: numbers.map((_, i) => i), peak_bytes: numbers, inclusive_peak_bytes: numbers },
 				}),

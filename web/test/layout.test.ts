@@ -14,7 +14,7 @@ function answer(nodes: [string | null, number, number, number, number?, number?]
 		source: 0, generation: 1, selection: "", exact: true, age_ns: 0, total: nodes[0][2], unit: "bytes", lost: { events: 0, by_reason: {} },
 		partial: { events: 0, by_reason: {} }, sampled: null, culled: { allocations: 0, bytes: 0 }, unapplied: [], shown: nodes[0][2], base_total: null,
 		nodes_total: nodes.length, inverted: false, key: "0000000000000000",
-		frames: { key: names.map(keyOf), name: names, short: names, module: names.map(() => 0), category: names.map(() => 0), file: names.map(() => -1), line: names.map(() => -1) },
+		frames: { key: names.map(keyOf), name: names, short: names, module: names.map(() => 0), category: names.map(() => 0), file: names.map(() => -1), line: names.map(() => -1), inlined: names.map(() => false) },
 		modules: ["m"], files: [],
 		node: {
 			frame: nodes.map((n) => (n[0] === null ? -1 : names.indexOf(n[0]))), depth: nodes.map((n) => n[1]), total: nodes.map((n) => n[2]), self: nodes.map((n) => n[3]),

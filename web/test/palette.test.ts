@@ -52,11 +52,16 @@ function ciede2000(p: [number, number, number], q: [number, number, number]): nu
 
 for (const [name, theme] of Object.entries({ light: LIGHT, dark: DARK })) {
 	test(`text is readable on every box and role, ${name}`, () => {
-		for (const box of [...theme.boxes, theme.grown, theme.same, theme.shrunk])
+		for (const box of [...theme.boxes, theme.grown, theme.same, theme.shrunk, ...theme.old, ...theme.brief])
 			assert.ok(contrast(box, theme.boxText) >= 4.5, `${box}: ${contrast(box, theme.boxText).toFixed(2)}`);
 		for (const role of [theme.text, theme.second, theme.link])
 			for (const ground of [theme.bg, theme.panel])
 				assert.ok(contrast(role, ground) >= 4.5, `${role} on ${ground}: ${contrast(role, ground).toFixed(2)}`);
+	});
+	test(`what is more is stronger, ${name}`, () => {
+		for (const scale of [theme.old, theme.brief])
+			for (let i = 1; i < scale.length; i++)
+				assert.ok(contrast(scale[i], theme.bg) > contrast(scale[i - 1], theme.bg), `${scale[i - 1]}, ${scale[i]}`);
 	});
 	test(`any two owners are told apart by all kinds of sight, ${name}`, () => {
 		for (const [sight, matrix] of Object.entries(SIGHTS)) {

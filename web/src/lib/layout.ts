@@ -129,7 +129,7 @@ export function graft(tree: Tree, at: number, more: TreeAnswer, zoomed: string |
 	const old = tree.answer;
 	const frames = {
 		key: [...old.frames.key], name: [...old.frames.name], short: [...old.frames.short], module: [...old.frames.module],
-		category: [...old.frames.category], file: [...old.frames.file], line: [...old.frames.line],
+		category: [...old.frames.category], file: [...old.frames.file], line: [...old.frames.line], inlined: [...old.frames.inlined],
 	};
 	const modules = [...old.modules];
 	const files = [...old.files];
@@ -156,6 +156,7 @@ export function graft(tree: Tree, at: number, more: TreeAnswer, zoomed: string |
 			frames.category.push(more.frames.category[i]);
 			frames.file.push(place(files, fileAt, more.files[more.frames.file[i]]));
 			frames.line.push(more.frames.line[i]);
+			frames.inlined.push(more.frames.inlined[i]);
 			frameAt.set(key, to);
 		}
 		return to;
@@ -178,6 +179,11 @@ export function graft(tree: Tree, at: number, more: TreeAnswer, zoomed: string |
 	};
 	if (old.node.base && more.node.base)
 		node.base = splice(old.node.base, more.node.base);
+	for (const column of ["allocations", "temporary"] as const)
+		if (old.node[column] && more.node[column])
+			node[column] = splice(old.node[column], more.node[column]);
+	if (old.node.age_ns && more.node.age_ns)
+		node.age_ns = splice(old.node.age_ns, more.node.age_ns);
 	if (old.node.key && more.node.key)
 		node.key = splice(old.node.key, more.node.key);
 	return treeOf({ ...old, frames, modules, files, node }, zoomed);

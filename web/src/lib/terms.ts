@@ -41,6 +41,9 @@ export const TERMS: Record<string, string> = {
 	culled: "Blocks that were freed so soon that only their sums were kept: they are in all totals, not in lists of blocks.",
 	sampled: "Only a sample of the allocations was recorded, each standing for more bytes: figures are estimates.",
 	mapping: "Memory that the program itself mapped (mmap, brk), beside the heap and never inside its totals.",
+	age: "How long ago, on average over the bytes, what lives there was allocated: at the moment that is looked at, at the peak, or at the end.",
+	temporary_share: "Of the allocations whose call stack passes through here, those that were temporary.",
+	inlined: "The compiler put this function into its caller: it has no frame of its own.",
 	lifetime: "From the allocation to the free; a block never freed lives to the end of the recording.",
 	growth: "Live bytes gained an hour, with the confidence of the straight line through the moments looked at.",
 	size: "Bytes asked for by one allocation.",
@@ -112,4 +115,19 @@ export const REASONS: Record<string, { label: string; text: string }> = {
 	table_full: { label: "table full", text: "The kernel's table of stacks was full (--stacks)." },
 	walk_busy: { label: "walk busy", text: "The walk was interrupted by walks." },
 	no_frames: { label: "kernel worker", text: "Allocated by a worker thread of the kernel for the process." },
+};
+
+/** STOPS - why a stack ends early, as the manual of `report` says it. */
+export const STOPS: Record<string, string> = {
+	gap: "The module has unwind tables, but not for this code.",
+	no_module: "Code of no file, such as a just-in-time compiler makes, without frame pointers that lead on.",
+	guessed: "Code without tables whose frame pointers seem to lead on: what lies behind it is likely, not certain.",
+	unsupported: "The tables ask for what the stepper cannot do.",
+	unreadable: "A caller's place lies outside the thread's stack.",
+	no_progress: "A caller would lie no further out than what it called: the stack was overwritten, or its tables are wrong.",
+	too_deep: "More than 65,535 frames.",
+	node_table_full: "The table through which the program tells its stacks had no more room.",
+	no_scratch: "There was no memory to walk this thread's stack with.",
+	stacks_off: "Stacks were not asked for.",
+	file_damaged: "The stack was described in a part of the file that cannot be read.",
 };

@@ -11,10 +11,10 @@ export type View = (typeof VIEWS)[number];
 /** Words of the selection that the server knows, in canonical order. */
 export const ASKED = [
 	"src", "cost", "by", "at", "from", "to", "function-regex", "min-size", "max-size", "lifetime-min", "lifetime-max",
-	"leaked", "inverted", "limit", "thread", "module", "base", "x",
+	"leaked", "inverted", "limit", "thread", "module", "base", "own", "x",
 ] as const;
-/** Words that only this page knows: zoomed node, selected node, what is looked for, order of a table, a function's key, more. */
-export const OWN = ["n", "s", "find", "sort", "order", "f", "series", "types", "level", "addr", "q", "cursor", "zoom", "pid", "z"] as const;
+/** Words that only this page knows: zoomed node, selected node, what is looked for, order of a table, a function's key, what colours tell, more. */
+export const OWN = ["n", "s", "find", "sort", "order", "f", "series", "types", "level", "addr", "q", "cursor", "zoom", "pid", "z", "colour"] as const;
 
 export type Word = (typeof ASKED)[number] | (typeof OWN)[number];
 export type Words = Partial<Record<Word, string>>;

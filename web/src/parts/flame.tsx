@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { colours, type Colours } from "../lib/colours.ts";
-import { amount, percent, plain, signed } from "../lib/format.ts";
+import { amount, duration, percent, plain, signed } from "../lib/format.ts";
 import { firstAt, nodeAt, type Tree } from "../lib/layout.ts";
 import { useStore } from "../lib/store.ts";
 import { settle } from "../api/client.ts";
@@ -21,7 +21,7 @@ export interface FlameProps {
 	ancestors?: { label: string; onOpen: () => void }[];
 	/** Rows with one child and nothing of their own are one row, unless opened. */
 	foldTrunk?: boolean;
-	colouring?: "owner" | "change" | "module";
+	colouring?: "owner" | "change" | "module" | Scale;
 	label: string;
 	/** What the width of the window stands for, where that is more than the tree (two pictures to one scale). */
 	full?: number;
@@ -99,11 +99,42 @@ export function oneOwner(tree: Tree): boolean {
 	return Math.max(0, ...sums.values()) > 0.75 * all;
 }
 
+/** Scale - colours that tell how much of something there is. */
+export type Scale = "age" | "temporary";
+/** EDGES - where each colour of a scale begins: of all the time, or of the allocations. */
+export const EDGES: Record<Scale, number[]> = { age: [0, 0.01, 0.1, 0.25, 0.5, 0.75], temporary: [0, 0.01, 0.1, 0.25, 0.5, 0.75] };
+
+/** shareOf - where on the scale a box stands, 0 to 1; null: that is not known of it. */
+export function shareOf(tree: Tree, node: number, scale: Scale): number | null {
+	const n = tree.answer.node;
+	if (scale === "temporary")
+		return n.temporary && n.allocations?.[node] ? n.temporary[node] / n.allocations[node] : null;
+	const age = n.age_ns?.[node];
+	return age !== undefined && age !== null && tree.answer.age_at_ns ? age / tree.answer.age_at_ns : null;
+}
+
+/** scaleText - what the box's colour says, as text. */
+export function scaleText(tree: Tree, node: number, scale: Scale): string {
+	if (scale === "age") {
+		const age = tree.answer.node.age_ns?.[node];
+		return age === undefined || age === null ? "" : duration(age);
+	}
+	const n = tree.answer.node;
+	return n.temporary && n.allocations?.[node] ? percent(n.temporary[node], n.allocations[node]) : "";
+}
+
 export function colourer(tree: Tree, theme: Colours, how: FlameProps["colouring"]): (node: number) => string {
 	const { frames } = tree.answer;
 	if (how === "change" && tree.base) {
 		const base = tree.base;
 		return (n) => (tree.total[n] > base[n] ? theme.grown : tree.total[n] < base[n] ? theme.shrunk : theme.same);
+	}
+	if (how === "age" || how === "temporary") {
+		const steps = how === "age" ? theme.old : theme.brief;
+		return (n) => {
+			const share = shareOf(tree, n, how);
+			return share === null ? theme.same : steps[EDGES[how].filter((edge) => share >= edge).length - 1];
+		};
 	}
 	if (how === "module") {
 		const colour = new Map(largestModules(tree).map((m, i) => [m, theme.boxes[MODULE_COLOURS[i]]]));
@@ -123,6 +154,16 @@ export function nameOf(tree: Tree, node: number): string {
 function isPartial(tree: Tree, node: number): boolean {
 	return tree.answer.frames.name[tree.frame[node]]?.startsWith("[partial") ?? false;
 }
+/** isInlined - is it part of its caller's code, wherever it was met? */
+function isInlined(tree: Tree, node: number): boolean {
+	return tree.answer.frames.inlined[tree.frame[node]] ?? false;
+}
+/** dot - a dotted left edge: the box has no frame of its own. */
+function dot(c: CanvasRenderingContext2D, left: number, y: number, h: number): void {
+	for (let at = 2; at + 2 <= h; at += 4)
+		c.fillRect(left + 1, y + at, 2, 2);
+}
+
 /** tear - a zigzag edge at the right end of a box: what is beyond it was not recorded. */
 function tear(c: CanvasRenderingContext2D, right: number, y: number, h: number): void {
 	const teeth = 3;
@@ -138,7 +179,7 @@ function tear(c: CanvasRenderingContext2D, right: number, y: number, h: number):
 /** the places of what was drawn last, for tests: the same picture has the same boxes */
 interface Drawn {
 	rows: number;
-	boxes: { x: number; y: number; w: number; label: string; node: number; colour: string }[];
+	boxes: { x: number; y: number; w: number; label: string; node: number; colour: string; edge: "" | "inlined" | "partial" }[];
 }
 declare global {
 	interface Window {
@@ -179,6 +220,7 @@ export function Flame(props: FlameProps): JSX.Element {
 	const x0 = a * full;
 	const scale = size.width / ((b - a) * full);
 
+	const figureOf = (node: number) => (props.colouring === "age" || props.colouring === "temporary" ? scaleText(tree, node, props.colouring) : "");
 	const draw = () => {
 		const el = canvas.current;
 		if (!el || !size.width || !size.height)
@@ -257,7 +299,12 @@ export function Flame(props: FlameProps): JSX.Element {
 					c.globalAlpha = 0.45;
 				c.fillRect(from, y, Math.max(to - from - (w > 3 ? 1 : 0), 0.5), h - 1);
 				c.globalAlpha = 1;
-				if (w > 8 && tree.frame[node] >= 0 && isPartial(tree, node)) {
+				const edge = w <= 8 || tree.frame[node] < 0 ? "" : isPartial(tree, node) ? "partial" : isInlined(tree, node) && left >= 0 ? "inlined" : "";
+				if (edge === "inlined") {
+					c.fillStyle = last = theme.boxText;
+					dot(c, from, y, h - 1);
+				}
+				if (edge === "partial") {
 					c.fillStyle = last = theme.bg;
 					tear(c, to - (w > 3 ? 1 : 0), y, h - 1);
 				}
@@ -265,13 +312,13 @@ export function Flame(props: FlameProps): JSX.Element {
 					labels.push({ x: from, y, w: to - from, text: "\u0000", right: "", faded: false, hit: false });
 				}
 				if (boxes.length < 20000)
-					boxes.push({ x: Math.round(from * 10) / 10, y: Math.round((y + top) * 10) / 10, w: Math.round((to - from) * 10) / 10, label: "", node, colour });
+					boxes.push({ x: Math.round(from * 10) / 10, y: Math.round((y + top) * 10) / 10, w: Math.round((to - from) * 10) / 10, label: "", node, colour, edge });
 				if (to - from > 22) {
 					const change = tree.base && props.colouring === "change" ? signed(tree.total[node] - tree.base[node], props.unit) : "";
 					labels.push({
 						x: from, y, w: to - from - 1, hit, faded: false,
 						text: nameOf(tree, node),
-						right: change || amount(tree.total[node], props.unit),
+						right: change || figureOf(node) || amount(tree.total[node], props.unit),
 					});
 				}
 			}

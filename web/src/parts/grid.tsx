@@ -3,6 +3,7 @@
 // theirs at 33 Mpx: wheel and keys move by exact rows, the thumb in proportion.
 import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { copy } from "../app.ts";
 import { useSize } from "./basics.tsx";
 
 export interface Column<R> {
@@ -118,7 +119,7 @@ export function Grid<R>(props: {
 		const row = props.row(Math.max(0, at));
 		if ((e.ctrlKey || e.metaKey) && e.key === "c" && row !== null && !String(getSelection() ?? "")) {
 			const line = props.columns.map((c) => (c.text ? c.text(row) : "")).join("\t");
-			void navigator.clipboard?.writeText(line);
+			void copy(line, "row");
 			return;
 		}
 		if (e.ctrlKey || e.metaKey)

@@ -63,7 +63,10 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 			if (performance.now() - pending.current < 1200) {
 				pending.current = -Infinity;
 				const view = GO[e.key];
-				if (view && offered(view, source())) {
+				if (e.key === "g") {
+					help();
+					e.preventDefault();
+				} else if (view && offered(view, source())) {
 					go({ s: undefined, sort: undefined, order: undefined, z: undefined }, view);
 					e.preventDefault();
 				} else if (view) {

@@ -7,11 +7,11 @@ import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, baseName, count, exact, percent, plain, signed } from "../lib/format.ts";
 import { frameKey, keyText } from "../lib/keys.ts";
 import { everywhere, type Tree } from "../lib/layout.ts";
-import { TERMS } from "../lib/terms.ts";
+import { STOPS, TERMS } from "../lib/terms.ts";
 import { useStore } from "../lib/store.ts";
 import { Bar, Explained } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
-import { nameOf } from "./flame.tsx";
+import { nameOf, scaleText } from "./flame.tsx";
 import { addTransform } from "./selection.tsx";
 
 export interface FrameFacts {
@@ -54,6 +54,12 @@ export function stackText(tree: Tree, node: number): string {
 	return lines.join("\n");
 }
 
+/** partialWhy - why stacks end at such a box, in words: its name says the reason. */
+export function partialWhy(name: string): string {
+	const reason = /^\[partial: (\w+)\]$/.exec(name)?.[1] ?? "";
+	return STOPS[reason] ?? "";
+}
+
 export function NodeTip(props: { tree: Tree; node: number; unit: string }): JSX.Element {
 	const { tree, node, unit } = props;
 	const facts = frameFacts(tree.answer, tree.frame[node]);
@@ -70,6 +76,9 @@ export function NodeTip(props: { tree: Tree; node: number; unit: string }): JSX.
 		rows.push(["of shown", percent(tree.total[node], tree.answer.shown), TERMS.of_shown]);
 	if (parent >= 0)
 		rows.push(["of parent", percent(tree.total[node], tree.total[parent]), TERMS.of_parent]);
+	for (const scale of ["age", "temporary"] as const)
+		if (scaleText(tree, node, scale))
+			rows.push([scale, scaleText(tree, node, scale), TERMS[scale === "age" ? "age" : "temporary_share"]]);
 	if (tree.base) {
 		rows.push(["before", amount(tree.base[node], unit), TERMS.base]);
 		rows.push(["change", signed(tree.total[node] - tree.base[node], unit), TERMS.delta]);
@@ -92,7 +101,8 @@ export function NodeTip(props: { tree: Tree; node: number; unit: string }): JSX.
 					</>
 				))}
 			</dl>
-			{facts?.name.startsWith("[partial") && <p>{TERMS.partial}</p>}
+			{facts?.name.startsWith("[partial") && <p>{partialWhy(facts.name)} {TERMS.partial}</p>}
+			{facts && tree.answer.frames.inlined[tree.frame[node]] && <p>{TERMS.inlined}</p>}
 		</>
 	);
 }
@@ -143,7 +153,8 @@ export function NodePanel(props: { tree: Tree; node: number; unit: string; onZoo
 						</>
 					) : null}
 					<br />
-					<span class="plain-font">{CATEGORY_LABELS[facts.category] ?? "unknown"}</span>
+					<span class="plain-font">{facts.name.startsWith("[partial") ? partialWhy(facts.name) : (CATEGORY_LABELS[facts.category] ?? "unknown")}</span>
+					{tree.answer.frames.inlined[tree.frame[node]] && <span class="plain-font"> · inlined into its caller</span>}
 				</p>
 			)}
 			<dl class="figures">

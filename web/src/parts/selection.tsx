@@ -23,6 +23,7 @@ const FILTERS: { word: Word; label: string; hint: string; chip: string }[] = [
 	{ word: "to", label: "allocated before", hint: "10s, 50%, 14:03:22", chip: "to" },
 	{ word: "thread", label: "of one thread (tid)", hint: "4242", chip: "thread" },
 	{ word: "module", label: "through one module", hint: "libc.so.6", chip: "module" },
+	{ word: "own", label: "counts as own code", hint: "^libmine|/opt/me/", chip: "own code ~" },
 ];
 
 /** names of frames that chips speak of, as views have met them: a key is never shown where its name is known */

@@ -15,7 +15,7 @@ import { Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Flame } from "../parts/flame.tsx";
 import { NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree } from "../parts/usetree.ts";
-import { boxesOf, colouring, colouringOf, EmptyTree, flameDown, Legend, savePicture } from "./flame.tsx";
+import { boxesOf, colouringOf, EmptyTree, flameDown, Legend, savePicture } from "./flame.tsx";
 import type { ViewProps } from "./props.ts";
 import { TableView } from "./table.tsx";
 import { saveTree } from "./tree.tsx";
@@ -156,7 +156,6 @@ export function baseWords(words: Words): Words {
 function Sides(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const down = useStore(flameDown);
-	const choice = useStore(colouring);
 	const then = useAnswer<TreeAnswer>(api("tree", baseWords(words), { nodes: 6000 }), props.stamp);
 	const now = useAnswer<TreeAnswer>(api("tree", { ...words, base: undefined, limit: undefined }, { nodes: 6000 }), props.stamp);
 	const left = useMemo(() => (then.data ? treeOf(then.data, then.data.key) : null), [then.data]);
@@ -206,7 +205,7 @@ function Sides(props: ViewProps): JSX.Element {
 							hits={null}
 							full={most}
 							selected={at(tree)}
-							colouring={colouringOf(right ?? tree, choice)}
+							colouring={colouringOf(right ?? tree, words, false)}
 							label={title}
 							onSelect={(node) => select(tree, node)}
 							onZoom={(node) => go({ f: tree.frame[node] >= 0 ? tree.answer.frames.key[tree.frame[node]] : undefined, s: undefined }, tree.frame[node] >= 0 ? "function" : undefined)}

@@ -4,29 +4,44 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { costOf, download, fileStem, go, place } from "../app.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
-import { amount, percent, plain, count } from "../lib/format.ts";
+import { amount, duration, percent, plain, count } from "../lib/format.ts";
 import type { Tree } from "../lib/layout.ts";
 import { svgOf, savePng, type Box } from "../lib/pictures.ts";
 import { Store, useStore } from "../lib/store.ts";
+import type { Words } from "../lib/url.ts";
 import { Empty, Shown } from "../parts/basics.tsx";
-import { Flame, colourer, fit, largestModules, MODULE_COLOURS, nameOf, oneOwner } from "../parts/flame.tsx";
+import { Flame, colourer, EDGES, fit, largestModules, MODULE_COLOURS, nameOf, oneOwner, type Scale } from "../parts/flame.tsx";
 import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree, type Treed } from "../parts/usetree.ts";
 import type { ViewProps } from "./props.ts";
 import { saveTree } from "./tree.tsx";
 
 export const flameDown = new Store(true);
-/** By owner; by module where one owner has nearly everything, or where the reader wants it. */
-export const colouring = new Store<"auto" | "owner" | "module">("auto");
-export function colouringOf(tree: Tree | null, how: "auto" | "owner" | "module"): "owner" | "module" {
-	return how !== "auto" ? how : tree && oneOwner(tree) ? "module" : "owner";
+export type Colouring = "owner" | "module" | Scale;
+const COLOURINGS: { value: Colouring; label: string }[] = [
+	{ value: "owner", label: "owner" }, { value: "module", label: "module" }, { value: "age", label: "age" }, { value: "temporary", label: "temporary share" },
+];
+/** colouringOf - what the reader chose; else by owner, by module where one owner has nearly everything. */
+export function colouringOf(tree: Tree | null, words: Words, scales = true): Colouring {
+	const chosen = COLOURINGS.find((c) => c.value === words.colour)?.value;
+	if (chosen && (scales || chosen === "owner" || chosen === "module"))
+		return chosen;
+	return tree && oneOwner(tree) ? "module" : "owner";
 }
 
-export function Legend(props: { treed: Treed; change?: boolean; still?: boolean }): JSX.Element {
+/** steps - what the colours of a scale stand for. */
+function steps(scale: Scale, tree: Tree | null): string[] {
+	const edges = EDGES[scale];
+	const whole = tree?.answer.age_at_ns ?? 0;
+	const text = (edge: number) => (scale === "age" ? duration(edge * whole) : percent(edge, 1));
+	return edges.map((edge, i) => (i + 1 < edges.length ? `under ${text(edges[i + 1])}` : `${text(edge)} and more`));
+}
+
+export function Legend(props: { treed: Treed; change?: boolean; still?: boolean; scales?: boolean }): JSX.Element {
 	const theme = useStore(colours);
-	const choice = useStore(colouring);
 	const tree = props.treed.tree;
-	const how = useMemo(() => colouringOf(tree, choice), [tree, choice]);
+	const chosen = props.treed.words.colour;
+	const how = useMemo(() => colouringOf(tree, props.treed.words, props.scales), [tree, chosen, props.scales]);
 	const modules = useMemo(() => (tree && how === "module" ? largestModules(tree) : []), [tree, how]);
 	const there = useMemo(() => {
 		const seen = new Set<number>();
@@ -45,6 +60,17 @@ export function Legend(props: { treed: Treed; change?: boolean; still?: boolean 
 					<span class="key"><span class="swatch" style={{ background: theme.grown }} />+ grown or new</span>
 					<span class="key"><span class="swatch" style={{ background: theme.same }} />same</span>
 					<span class="key"><span class="swatch" style={{ background: theme.shrunk }} />− shrunk or gone</span>
+				</>
+			) : how === "age" || how === "temporary" ? (
+				<>
+					<span class="key">{how === "age" ? "age" : "temporary"}</span>
+					{steps(how, tree).map((label, i) => (
+						<span class="key" key={label}>
+							<span class="swatch" style={{ background: (how === "age" ? theme.old : theme.brief)[i] }} />
+							{label}
+						</span>
+					))}
+					<span class="key"><span class="swatch" style={{ background: theme.same }} />not known</span>
 				</>
 			) : how === "owner" ? (
 				CATEGORY_LABELS.map((label, i) =>
@@ -76,9 +102,16 @@ export function Legend(props: { treed: Treed; change?: boolean; still?: boolean 
 			)}
 			<span class="grow" />
 			{!props.change && (
-				<button type="button" class="small wide-button" aria-pressed={how === "module"} onClick={() => colouring.set(how === "owner" ? "module" : "owner")}>
-					colour by {how === "owner" ? "module" : "owner"}
-				</button>
+				<label class="chip select" title="what the colours of boxes tell">
+					<span class="second">colour</span>
+					<select aria-label="colour by" value={how} onChange={(e) => go({ colour: e.currentTarget.value }, undefined, true)}>
+						{COLOURINGS.filter((c) => props.scales || c.value === "owner" || c.value === "module").map((c) => (
+							<option key={c.value} value={c.value}>
+								{c.label}
+							</option>
+						))}
+					</select>
+				</label>
 			)}
 			{!props.still && (
 				<button type="button" class="small" onClick={() => flameDown.set(!flameDown.get())} title="root above or below (v)">
@@ -94,7 +127,7 @@ export function boxesOf(tree: Tree, down: boolean, W = 1200, full = tree.width[0
 	const theme = colours.get();
 	const boxes: Box[] = [];
 	const tall = tree.rows.length * 20;
-	const paint = colourer(tree, theme, tree.base ? "change" : colouringOf(tree, colouring.get()));
+	const paint = colourer(tree, theme, tree.base ? "change" : colouringOf(tree, place.get().words));
 	for (let i = 0; i < tree.count; i++) {
 		const w = (tree.width[i] / full) * W;
 		if (w < 0.3)
@@ -151,11 +184,12 @@ export function EmptyTree(_props: { treed: Treed }): JSX.Element {
 }
 
 export function FlameView(props: ViewProps): JSX.Element {
-	const treed = useTree(props.stamp);
+	const { words } = useStore(place);
+	const scale = words.colour === "age" || words.colour === "temporary" ? words.colour : undefined;
+	const treed = useTree(props.stamp, { more: scale });
 	const down = useStore(flameDown);
-	const choice = useStore(colouring);
 	const tree = treed.tree;
-	const how = useMemo(() => colouringOf(tree, choice), [tree, choice]);
+	const how = useMemo(() => colouringOf(tree, words), [tree, words.colour]);
 	const unit = treed.answer.data?.unit ?? "bytes";
 	const path = treed.answer.data?.path;
 	const [allAncestors, setAllAncestors] = useState("");
@@ -187,7 +221,7 @@ export function FlameView(props: ViewProps): JSX.Element {
 			{(answer) =>
 				tree && answer.total > 0 ? (
 					<>
-						<Legend treed={treed} />
+						<Legend treed={treed} scales />
 						<Flame
 							tree={tree}
 							unit={unit}

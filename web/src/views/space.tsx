@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where memory lies: mappings that the program made, strips of address space, what is at one address; source lines.
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, costOf, download, fileStem, go, head, link, place, saveRows } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { AddressAnswer, Head, MapsAnswer, Named, SourceAnswer, SpaceAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
 import { amount, bytes, count, csvCell, duration, exact, grouped, moment, plain, plural } from "../lib/format.ts";
 import { saveBoxes } from "../lib/pictures.ts";
-import { useStore } from "../lib/store.ts";
+import { Store, useStore } from "../lib/store.ts";
 import { COSTS } from "../lib/terms.ts";
 import { Bar, Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
@@ -298,11 +298,50 @@ export function Space(props: ViewProps): JSX.Element {
 	);
 }
 
+function rememberedPrefix(): string {
+	try {
+		return localStorage.getItem("source-prefix") ?? "";
+	} catch {
+		return "";
+	}
+}
+/** Where on this disk the sources lie that were built elsewhere: the reader's own, in no link. */
+const sourcePrefix = new Store<string>(rememberedPrefix());
+sourcePrefix.watch(() => {
+	try {
+		localStorage.setItem("source-prefix", sourcePrefix.get());
+	} catch {
+		// a browser that keeps nothing: it lasts as long as the page
+	}
+});
+
+function PrefixField(): JSX.Element {
+	const [text, setText] = useState(sourcePrefix.get());
+	return (
+		<form
+			class="field tools"
+			onSubmit={(e) => {
+				e.preventDefault();
+				sourcePrefix.set(text.trim().replace(/(.)\/+$/, "$1"));
+			}}
+		>
+			<label>
+				<span>where the sources lie on the server's disk</span>
+				<input type="text" name="prefix" value={text} placeholder="/home/me/project" spellcheck={false} autocomplete="off" onInput={(e) => setText(e.currentTarget.value)} />
+			</label>
+			<button type="submit" class="small">
+				Look there
+			</button>
+		</form>
+	);
+}
+
 export function SourceView(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
 	const unit = COSTS.find((c) => c.value === costOf(words))?.unit ?? "bytes";
-	const answer = useAnswer<SourceAnswer>(words.f ? api("source", { ...words, by: undefined, inverted: undefined, base: undefined, limit: undefined, x: undefined }, { file: words.f }) : null, props.stamp);
+	const prefix = useStore(sourcePrefix);
+	const answer = useAnswer<SourceAnswer>(words.f ? api("source", { ...words, by: undefined, inverted: undefined, base: undefined, limit: undefined, x: undefined }, { file: words.f, prefix: prefix || undefined }) : null, props.stamp);
 	useEffect(() => {
 		if (answer.data)
 			head.set(answer.data);
@@ -333,12 +372,23 @@ export function SourceView(props: ViewProps): JSX.Element {
 	};
 	return (
 		<>
-			{answer.error?.status === 404 && <Note kind="warn">Only files that are on this disk, as the recording's symbols name them, can be shown.</Note>}
+			{answer.error?.status === 404 && (
+				<>
+					<Note kind="warn">Only files that are on this disk, as the recording's symbols name them, can be shown.</Note>
+					<PrefixField />
+				</>
+			)}
 			<Shown answer={answer}>
 				{(data) => (
 					<>
 						<div class="tools">
-							<b class="mono wrap">{plain(data.path)}</b>
+							<b class="mono wrap">{plain(data.found)}</b>
+							{data.found !== data.path && <span class="second mono wrap">recorded as {plain(data.path)}</span>}
+							{data.found !== data.path && (
+								<button type="button" class="small" onClick={() => sourcePrefix.set("")}>
+									Look no longer below {plain(prefix)}
+								</button>
+							)}
 							<span class="second">{count(data.text.length)} lines, figures at {count(data.lines.line.length)}</span>
 						</div>
 						<Grid

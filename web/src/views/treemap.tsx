@@ -12,7 +12,7 @@ import { Shown, showTip, useSize } from "../parts/basics.tsx";
 import { colourer, fit, nameOf } from "../parts/flame.tsx";
 import { NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree } from "../parts/usetree.ts";
-import { colouring, colouringOf, EmptyTree, Legend, pictureLines } from "./flame.tsx";
+import { colouringOf, EmptyTree, Legend, pictureLines } from "./flame.tsx";
 import { childrenOf } from "./tree.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -27,8 +27,7 @@ export function TreemapView(props: ViewProps): JSX.Element {
 	const theme = useStore(colours);
 	const [ref, size] = useSize<HTMLDivElement>();
 	const { tree } = treed;
-	const choice = useStore(colouring);
-	const paint = useMemo(() => (tree ? colourer(tree, theme, colouringOf(tree, choice)) : () => theme.same), [tree, theme, choice]);
+	const paint = useMemo(() => (tree ? colourer(tree, theme, colouringOf(tree, treed.words, false)) : () => theme.same), [tree, theme, treed.words.colour]);
 	const unit = treed.answer.data?.unit ?? "bytes";
 	const tiles = useMemo(() => {
 		const list: Tile[] = [];
