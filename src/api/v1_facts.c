@@ -316,7 +316,7 @@ static int parse_series(const char *text, unsigned *bits, struct err *err)
 static void put_level(struct v1_call *call, const char *name, const uint64_t *last,
 		      const uint64_t *max, const uint64_t *since, size_t count)
 {
-	struct v1_column a = { 0 }, b = { 0 };
+	struct v1_column a = { .delta = call->ask.deltas }, b = a;
 	int known = 0;
 	for (size_t i = 0; i < count; i++) {
 		known |= (since ? since[i] : last[i]) != 0 || strcmp(name, "heap") == 0;
@@ -338,7 +338,7 @@ static void put_level(struct v1_call *call, const char *name, const uint64_t *la
 
 static void put_number(struct v1_call *call, const char *name, const uint64_t *sum, size_t count)
 {
-	struct v1_column a = { 0 };
+	struct v1_column a = { .delta = call->ask.deltas };
 	for (size_t i = 0; i < count; i++)
 		v1_col_u64(&a, sum[i] - (i ? sum[i - 1] : 0));
 	jsonw_object(&call->json, name);
@@ -474,7 +474,8 @@ int v1_timeline(struct v1_call *call, struct err *err)
 	jsonw_object(json, NULL);
 	v1_head(call, NULL);
 	jsonw_u64(json, "length_ns", call->reading->totals.runtime_ns);
-	struct v1_column time = { 0 };
+	jsonw_str(json, "encoding", call->ask.deltas ? "delta" : "plain");
+	struct v1_column time = { .delta = call->ask.deltas };
 	for (size_t i = 0; i < s.count; i++)
 		v1_col_u64(&time, s.time[i]);
 	v1_col_put(call, "time_ns", &time);

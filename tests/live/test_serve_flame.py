@@ -205,3 +205,19 @@ def test_a_path_never_leads_out_of_the_folder_that_is_named(byteledger, installe
 @pytest.mark.timeout(300)
 def test_page_of_colours_and_edges(browser, byteledger, flame, tmp_path):  # noqa: F811  pylint: disable=redefined-outer-name
     in_browser("colours", browser, byteledger, tmp_path, str(flame / "flame.blt"))
+
+
+def test_a_timeline_in_differences_is_the_same_and_shorter(server):  # pylint: disable=redefined-outer-name
+    def whole(values):
+        last, told = 0, []
+        for value in values:
+            told.append(None if value is None else (last := last + value))
+        return told
+    plain, delta = server.get("timeline"), server.get("timeline", encoding="delta")
+    assert plain["encoding"] == "plain" and delta["encoding"] == "delta"
+    assert whole(delta["time_ns"]) == plain["time_ns"] and delta["flags"] == plain["flags"]
+    assert plain["series"].keys() == delta["series"].keys()
+    for name, series in plain["series"].items():
+        assert {kind: whole(values) for kind, values in delta["series"][name].items()} == series, name
+    assert len(json.dumps(delta)) < len(json.dumps(plain))
+    assert server.ask("/api/v1/timeline?encoding=gzip")[0] == 400
