@@ -374,7 +374,7 @@ def test_the_timeline_keeps_peaks_however_few_points(server):
     ("rows?order=up", r"asc or desc"),
     ("search", r"'find' is missing"),
     ("search?find=/(/", r"find"),
-    ("timeline?series=heap,air", r"heap, rss, virtual"),
+    ("timeline?series=heap,air", r"heap, rss, anon, file"),
     ("sources?src=1", r"there is no parameter 'src'"),
 ])
 def test_what_is_wrong_with_a_question_is_said(server, question, expected):
