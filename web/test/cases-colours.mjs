@@ -87,6 +87,20 @@ export const cases = {
 		assert.deepEqual((await boxes(other)).map(place), (await boxes(page)).map(place));
 		await other.context().close();
 
+		// found, and once more Enter: only these are left, as a filter that is seen and can be taken back
+		await act(page, () => page.evaluate(() => void (location.hash = "#/flame?cost=leaked")));
+		await page.locator("#find").fill("YOUNG".toLowerCase());
+		await act(page, () => page.locator("#find").press("Enter"));
+		await page.getByText(/matched 4.00 MiB/).waitFor();
+		assert.ok(await named(page, "old"));
+		await act(page, () => page.locator("#find").press("Enter"));
+		await page.getByText(/function ~/).waitFor();
+		assert.ok((await named(page, "young")) && !(await named(page, "old")));
+		await act(page, () => page.evaluate(() => history.back()));
+		await act(page, () => page.getByRole("button", { name: "only these" }).click());
+		assert.ok((await named(page, "young")) && !(await named(page, "old")));
+		await act(page, () => page.evaluate(() => void (location.hash = "#/flame?cost=leaked")));
+
 		// a source that was moved: the field finds it, and remembers where
 		const source = join(dirname(file), "src", "flame.c");
 		const folder = mkdtempSync(join(dirname(file), "elsewhere-"));

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import test from "node:test";
-import { bytes, count, csvCell, duration, grouped, moment, percent, plain, signed, tail } from "../src/lib/format.ts";
+import { bytes, count, csvCell, duration, findRegex, grouped, moment, percent, plain, signed, tail } from "../src/lib/format.ts";
 import { shellWord } from "../src/lib/command.ts";
 import { svgText } from "../src/lib/svgtext.ts";
+
+test("what is looked for filters as it was found: text in any case unless it has a capital, expressions as they are", () => {
+	for (const [find, name, found] of [["vec", "std::Vector", true], ["Vec", "std::vector", false], ["a+b", "x::a+b", true], ["a+b", "aab", false], ["/^ma.n$/", "main", true], ["/^ma.n$/", "domain", false]] as const)
+		assert.equal(new RegExp(findRegex(find)).test(name), found, `${find} in ${name}`);
+	assert.equal(findRegex("é1"), "é1");
+});
 
 test("bytes are printed as the text report prints them", () => {
 	const cases: [number, string][] = [

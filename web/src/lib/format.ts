@@ -168,3 +168,11 @@ export function csvCell(value: string | number | null | undefined): string {
 	const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
 	return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
+
+/** findRegex - what is looked for in names, as function-regex takes it: /…/ as it is, text as a substring, in any case unless it has a capital. */
+export function findRegex(find: string): string {
+	if (find.length > 2 && find.startsWith("/") && find.endsWith("/"))
+		return find.slice(1, -1);
+	const literal = find.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+	return /\p{Lu}/u.test(find) ? literal : literal.replace(/[a-z]/g, (c) => `[${c}${c.toUpperCase()}]`);
+}

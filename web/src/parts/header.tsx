@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { commandHere, copy, fileStem, go, head, known, link, offered, place, say, source, sourceName, switchSource } from "../app.ts";
 import { themeChoice } from "../lib/colours.ts";
-import { baseName, bytes, count, duration, moment, plain, wall } from "../lib/format.ts";
+import { baseName, bytes, count, duration, findRegex, moment, plain, wall } from "../lib/format.ts";
 import { isFrozen, momentNs, momentWord, type Clock } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
 import { Explained, Menu } from "./basics.tsx";
@@ -159,7 +159,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					if (/^0x[0-9a-f]+$/i.test(text) && offered("space", from) && from?.has?.includes("address"))
 						go({ find: text }, "space");
 					else
-						go({ find: text || undefined });
+						go(text && text === words.find ? { find: undefined, "function-regex": findRegex(text), n: undefined, s: undefined } : { find: text || undefined });
 				}}
 			>
 				<Icon name="search" size={14} />

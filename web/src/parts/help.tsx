@@ -138,7 +138,7 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 }
 
 const KEYS: [string, string][] = [
-	["/", "find a function, module or file; n and N walk the hits by size"],
+	["/", "find a function, module or file; n and N walk the hits by size, Enter once more keeps only these"],
 	["p", "the peak: which code held it"],
 	["c", "next cost"],
 	["m", "next way to merge: function, module, file, line"],

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { costOf, download, fileStem, go, place } from "../app.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
-import { amount, duration, percent, plain, count } from "../lib/format.ts";
+import { amount, duration, findRegex, percent, plain, count } from "../lib/format.ts";
 import type { Tree } from "../lib/layout.ts";
 import { svgOf, savePng, type Box } from "../lib/pictures.ts";
 import { Store, useStore } from "../lib/store.ts";
@@ -99,6 +99,11 @@ export function Legend(props: { treed: Treed; change?: boolean; still?: boolean;
 				<span class="found" role="status">
 					matched {amount(search.data.matched, search.data.unit)}, {percent(search.data.matched, search.data.total)}, {count(search.data.boxes)} of {count(search.data.of)} boxes
 				</span>
+			)}
+			{words.find && search.data && search.data.boxes > 0 && (
+				<button type="button" class="small" title="only stacks through a function whose name has it (Enter again)" onClick={() => go({ find: undefined, "function-regex": findRegex(words.find!), n: undefined, s: undefined })}>
+					only these
+				</button>
 			)}
 			<span class="grow" />
 			{!props.change && (
