@@ -77,6 +77,17 @@ void net_reader_give(struct net_node *node, struct store_reader *reader)
 	pthread_mutex_unlock(&node->lock);
 }
 
+int api_net_tally(struct api_net *net, size_t node, int logs, const uint64_t *edges, size_t count,
+		  uint64_t *rows, struct err *err)
+{
+	struct store_reader *reader = net_reader_take(&net->nodes[node], err);
+	if (!reader)
+		return err->code;
+	int rc = store_tally(reader, logs ? STORE_LOGS : STORE_MESSAGES, edges, count, rows, err);
+	net_reader_give(&net->nodes[node], reader);
+	return rc;
+}
+
 void net_latency_add(struct net_node *node, uint64_t start_ns)
 {
 	uint64_t took = clock_ns(CLOCK_MONOTONIC) - start_ns;

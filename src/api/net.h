@@ -51,6 +51,13 @@ void api_net_stop(struct api_net *net);
 /** api_net_free() - after every server that has its routes was stopped. */
 void api_net_free(struct api_net *net);
 
+/**
+ * api_net_tally() - how many messages, with @logs log lines, that node's store has in each of
+ * @count stretches (store_tally()); added to @rows. Any thread.
+ */
+int api_net_tally(struct api_net *net, size_t node, int logs, const uint64_t *edges, size_t count,
+		  uint64_t *rows, struct err *err);
+
 #define API_NET_ROUTES_MAX 24
 /**
  * api_net_v2_routes(), api_net_v3_routes() - routes of all nodes (node_name selects), or of one;

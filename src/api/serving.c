@@ -35,6 +35,10 @@ struct serving {
 	/* of stores; NULL: none was named */
 	struct api_net *net;
 	struct api_net_node stores[STORES_MAX];
+	struct tallied {
+		struct api_net *net;
+		size_t node;
+	} tallied[STORES_MAX];
 	size_t store_count;
 	/* those of the paths that are no stores; lent */
 	const char **files;
@@ -63,6 +67,13 @@ static int sort_paths(struct serving *s, const char *const *paths, size_t count,
 	return 0;
 }
 
+static int tally(void *ctx, int logs, const uint64_t *edges, size_t count, uint64_t *rows,
+		 struct err *err)
+{
+	const struct tallied *t = ctx;
+	return api_net_tally(t->net, t->node, logs, edges, count, rows, err);
+}
+
 /**
  * put_stores() - the routes of the nodes' stores: /v2 of all, /v3 of the first, and each as a
  * source of the page.
@@ -81,7 +92,10 @@ static int put_stores(struct serving *s, struct http_opt *http, struct err *err)
 	for (size_t i = 0; i < s->store_count; i++) {
 		const struct v1_live live = { .name = s->stores[i].name,
 					      .kind = "node",
-					      .has = has };
+					      .has = has,
+					      .tally = tally,
+					      .ctx = &s->tallied[i] };
+		s->tallied[i] = (struct tallied){ s->net, i };
 		if (v1_add_live(s->v1, &live) < 0)
 			return err_set(err, -E2BIG, "too many sources");
 	}

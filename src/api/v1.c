@@ -438,9 +438,10 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	    !shelf_count(v1->shelf) && v1->live_count)
 		call.source = V1_LIVE_FIRST;
 	int about_live = route->words & ASK_SRC && is_live(v1, call.source);
-	/* what the disk holds now is no state of the recording */
+	/* what the disk holds now is no state of the recording, nor what a store does */
 	int cached = route->words != 0 && route->answer != v1_events &&
-		     route->answer != v1_source && !about_live;
+		     route->answer != v1_source && !about_live &&
+		     !(route->answer == v1_timeline && v1_timeline_counts(call.ask.series));
 	question_text(&question, route, http_request_tail(request), &call.ask);
 	if (route->answer == v1_timeline) /* alerts are among its flags */
 		buf_printf(&question, "#%llu", (unsigned long long)v1_told_count(v1));

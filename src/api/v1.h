@@ -30,6 +30,12 @@ struct v1_live {
 	 * a line; NULL: there is none. Any thread, one at a time.
 	 */
 	int (*explain)(void *ctx, enum view_by by, size_t limit, FILE *to, struct err *err);
+	/**
+	 * How many messages, with @logs log lines, it has in each of @count stretches, (edges[i],
+	 * edges[i + 1]], ns since 1970; added to @rows. NULL: it has none. Any thread.
+	 */
+	int (*tally)(void *ctx, int logs, const uint64_t *edges, size_t count, uint64_t *rows,
+		     struct err *err);
 	void *ctx;
 };
 #define V1_LIVES_MAX 72

@@ -276,17 +276,20 @@ enum {
 	SERIES_VIRTUAL = 4,
 	SERIES_ALLOCATIONS = 8,
 	SERIES_FREES = 16,
-	SERIES_LOST = 32, /* no series of its own: flags */
-	SERIES_PARTS = 64 /* and the next ones, in the order of enum prof_part */
+	SERIES_LOST = 32,  /* no series of its own: flags */
+	SERIES_PARTS = 64, /* and the next ones, in the order of enum prof_part */
+	SERIES_MESSAGES = SERIES_PARTS << PROF_PARTS,
+	SERIES_LOGS = SERIES_MESSAGES << 1
 };
 static const struct {
 	const char *name;
 	unsigned bit;
-} all_series[] = { { "heap", SERIES_HEAP },        { "rss", SERIES_RSS },
-		   { "virtual", SERIES_VIRTUAL },  { "allocations", SERIES_ALLOCATIONS },
-		   { "frees", SERIES_FREES },      { "lost", SERIES_LOST },
-		   { "anon", SERIES_PARTS },       { "file", SERIES_PARTS << 1 },
-		   { "shmem", SERIES_PARTS << 2 }, { "swap", SERIES_PARTS << 3 } };
+} all_series[] = { { "heap", SERIES_HEAP },         { "rss", SERIES_RSS },
+		   { "virtual", SERIES_VIRTUAL },   { "allocations", SERIES_ALLOCATIONS },
+		   { "frees", SERIES_FREES },       { "lost", SERIES_LOST },
+		   { "anon", SERIES_PARTS },        { "file", SERIES_PARTS << 1 },
+		   { "shmem", SERIES_PARTS << 2 },  { "swap", SERIES_PARTS << 3 },
+		   { "messages", SERIES_MESSAGES }, { "logs", SERIES_LOGS } };
 static const char *const part_names[PROF_PARTS] = { "anon", "file", "shmem", "swap" };
 #define SERIES_ALL_PARTS (15u * SERIES_PARTS)
 
@@ -301,7 +304,8 @@ static int parse_series(const char *text, unsigned *bits, struct err *err)
 		if (i == ARRAY_LEN(all_series))
 			return err_set(err, -EINVAL,
 				       "'series' is a list of heap, rss, anon, file, shmem, swap, "
-				       "virtual, allocations and frees, not '%.40s'",
+				       "virtual, allocations, frees, messages and logs, not "
+				       "'%.40s'",
 				       text);
 		*bits |= all_series[i].bit;
 		text += len + (text[len] == ',');
@@ -346,25 +350,38 @@ static void put_number(struct v1_call *call, const char *name, const uint64_t *s
 	jsonw_object_end(&call->json);
 }
 
+static void put_rows(struct v1_call *call, const char *name, const uint64_t *rows, size_t count)
+{
+	struct v1_column a = { 0 };
+	for (size_t i = 0; i < count; i++)
+		v1_col_u64(&a, rows[i]);
+	jsonw_object(&call->json, name);
+	v1_col_put(call, "last", &a);
+	jsonw_object_end(&call->json);
+}
+
 /** struct stretches - points put together so that there are at most as many as were asked for. */
 struct stretches {
 	size_t count;
 	uint64_t *time, *heap, *heap_max, *rss, *rss_max, *virtual, *allocations, *frees;
 	/* [PROF_PARTS]: anything of RSS is known by its kind; see struct prof_point */
 	uint64_t *parts, *part[PROF_PARTS], *part_max[PROF_PARTS];
+	/* of messages, and of log lines: within each stretch */
+	uint64_t *rows[2];
+	int told[2];
 };
 
 static int put_together(const struct prof_point *points, size_t count, size_t most,
 			struct stretches *s, uint64_t **memory)
 {
 	size_t room = count < most ? count : most;
-	uint64_t *at = *memory = calloc((9 + 2 * PROF_PARTS) * (room + 1), sizeof(*at));
+	uint64_t *at = *memory = calloc((11 + 2 * PROF_PARTS) * (room + 1), sizeof(*at));
 	if (!at)
 		return -ENOMEM;
 	*s = (struct stretches){ .count = room };
-	uint64_t **const columns[] = { &s->time,        &s->heap,    &s->heap_max,
-				       &s->rss,         &s->rss_max, &s->virtual,
-				       &s->allocations, &s->frees,   &s->parts };
+	uint64_t **const columns[] = { &s->time,    &s->heap,    &s->heap_max,    &s->rss,
+				       &s->rss_max, &s->virtual, &s->allocations, &s->frees,
+				       &s->parts,   &s->rows[0], &s->rows[1] };
 	for (size_t i = 0; i < ARRAY_LEN(columns); i++, at += room + 1)
 		*columns[i] = at;
 	for (unsigned k = 0; k < PROF_PARTS; k++, at += 2 * (room + 1)) {
@@ -392,6 +409,47 @@ static int put_together(const struct prof_point *points, size_t count, size_t mo
 		}
 	}
 	return 0;
+}
+
+static const char *const row_names[2] = { "messages", "logs" };
+
+/**
+ * tally() - what the stores of nodes that are served beside a recording hold in each stretch. What
+ * could not be counted in time is said, and not there.
+ */
+static int tally(struct v1_call *call, struct stretches *s, int logs, struct err *err)
+{
+	size_t live_count, stores = 0;
+	const struct v1_live *lives = v1_lives(call->v1, &live_count);
+	const struct prof_process *process = prof_process(call->reading->book->names);
+	uint64_t start_ns = process ? process->start_realtime_ns : 0;
+	uint64_t *edges = calloc(s->count + 1, sizeof(*edges));
+	if (!edges)
+		return err_set(err, -ENOMEM, "cannot count rows of a store");
+	for (size_t i = 0; i <= s->count; i++)
+		edges[i] = start_ns + (i ? s->time[i - 1] : 0);
+	s->told[logs] = start_ns != 0;
+	for (size_t i = 0; i < live_count && s->told[logs]; i++) {
+		struct err own = { 0 };
+		stores += lives[i].tally != NULL;
+		if (lives[i].tally &&
+		    lives[i].tally(lives[i].ctx, logs, edges, s->count, s->rows[logs], &own) < 0) {
+			s->told[logs] = 0;
+			v1_unapplied(call, "a store did not answer in time", "series",
+				     row_names[logs]);
+		}
+	}
+	if (!stores)
+		v1_unapplied(call, "no store of a node is served beside this recording", "series",
+			     row_names[logs]);
+	s->told[logs] = s->told[logs] && stores;
+	free(edges);
+	return 0;
+}
+
+int v1_timeline_counts(const char *series)
+{
+	return series && (strstr(series, "messages") || strstr(series, "logs"));
 }
 
 static void put_flag(struct jsonw *json, uint64_t time_ns, const char *kind, uint64_t value,
@@ -471,6 +529,14 @@ int v1_timeline(struct v1_call *call, struct err *err)
 		shelf_put(call->shelf, losses);
 		return err_set(err, -ENOMEM, "cannot put the timeline together");
 	}
+	for (int logs = 0; rc == 0 && logs < 2; logs++)
+		if (bits & (logs ? SERIES_LOGS : SERIES_MESSAGES))
+			rc = tally(call, &s, logs, err);
+	if (rc < 0) {
+		shelf_put(call->shelf, losses);
+		free(memory);
+		return rc;
+	}
 	jsonw_object(json, NULL);
 	v1_head(call, NULL);
 	jsonw_u64(json, "length_ns", call->reading->totals.runtime_ns);
@@ -493,6 +559,9 @@ int v1_timeline(struct v1_call *call, struct err *err)
 		put_number(call, "allocations", s.allocations, s.count);
 	if (bits & SERIES_FREES)
 		put_number(call, "frees", s.frees, s.count);
+	for (int logs = 0; logs < 2; logs++)
+		if (s.told[logs])
+			put_rows(call, row_names[logs], s.rows[logs], s.count);
 	jsonw_object_end(json);
 	jsonw_array(json, "flags");
 	put_flags(call);

@@ -146,6 +146,9 @@ enum v1_category v1_category(const struct fold_frame *frame, const char *exe);
 int v1_losses(struct v1_call *call, struct reading **reading, struct err *err);
 void v1_losses_put(struct v1_call *call, const struct reading *reading);
 
+/** v1_timeline_counts() - does @series (NULL: none is named) ask what stores hold? They go on. */
+int v1_timeline_counts(const char *series);
+
 /* The routes. */
 int v1_sources(struct v1_call *call, struct err *err);
 int v1_summary(struct v1_call *call, struct err *err);

@@ -156,6 +156,14 @@ int store_messages(struct store_reader *reader, const struct store_query *query,
 int store_logs(struct store_reader *reader, const struct store_query *query,
 	       struct store_page **out, struct err *err);
 /**
+ * store_tally() - how many rows of @table there are in each of @count stretches, (edges[i], edges[i
+ * + 1]], which follow each other in time; added to @rows. What it costs: blocks of ids that lie
+ * across an edge are read, the others counted.
+ */
+enum store_table { STORE_MESSAGES, STORE_LOGS };
+int store_tally(struct store_reader *reader, enum store_table table, const uint64_t *edges,
+		size_t count, uint64_t *rows, struct err *err);
+/**
  * store_search_logs() - the best @limit hits for @text, newest first. @as_phrase: the text is one
  * phrase; else words are alternatives, +word must occur, -word must not. -EINVAL where nothing is
  * left to search for, or there are more words than STORE_SEARCH_WORDS.

@@ -15,6 +15,7 @@ from pathlib import Path
 import netapi
 import pytest
 import test_net_api
+import test_serve_time
 from test_serve import value_fits
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -227,6 +228,13 @@ def test_a_recording_and_a_nodes_store_have_one_time_axis(browser, byteledger, r
     test_net_api.fill(byteledger, tmp_path / "db", tmp_path / "x.jsonl", "--role", "responder", "--identity", netapi.identity("recorder-r"))
     in_browser("axis", browser, byteledger, tmp_path, recording, str(tmp_path / "db"))
     in_browser("ten", browser, byteledger, tmp_path, recording, str(tmp_path / "db"))
+
+
+def test_marks_of_a_program_are_flags(browser, byteledger, tmp_path):
+    path = tmp_path / "x.blt"
+    subprocess.run([byteledger, "heap", "-q", "-o", path, "--", "/usr/bin/python3", "-c", test_serve_time.MARKS.replace("ROUNDS", "2000").replace("0.05", "0.4")],
+                   check=True, timeout=120, env={**os.environ, "PYTHONMALLOC": "malloc"})
+    in_browser("marks", browser, byteledger, tmp_path, str(path))
 
 
 def page_address(process):

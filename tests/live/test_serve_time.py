@@ -5,8 +5,9 @@ import os
 import subprocess
 import time
 
+import netapi
 import pytest
-
+import test_net_api
 from conftest import ROOT
 from test_regions_serve import Watch, fetch
 from test_serve import Server
@@ -173,3 +174,28 @@ def test_alerts_of_a_watched_process_are_flags_of_its_recording(byteledger, prog
         run.wait(timeout=30)
         run.stdin.close()
         run.stdout.close()
+
+
+def test_messages_and_log_lines_of_a_node_are_on_the_time_axis(byteledger, kinds, tmp_path):
+    """By their clocks: each message in its stretch, and only those of the recording's time."""
+    with Server(byteledger, kinds) as server:
+        length, begun = server.get("timeline")["length_ns"], server.get("sources")[0]["start_realtime_ns"]
+        assert server.get("timeline", series="messages")["unapplied"] == [
+            {"word": "series=messages", "why": "no store of a node is served beside this recording"}]
+    lines = test_net_api.stream("all-kinds")
+    times = [begun - 10**9 + (length + 2 * 10**9) * i // len(lines) for i in range(len(lines))]  # from a second before to a second behind
+    with open(tmp_path / "x.jsonl", "w", encoding="ascii") as file:
+        for line, time_ns in zip(lines, times):
+            file.write(json.dumps({**line, "conn": 1, "time_ns": time_ns}) + "\n")
+    test_net_api.fill(byteledger, tmp_path / "db", tmp_path / "x.jsonl", "--role", "responder", "--identity", netapi.identity("recorder-r"))
+    with Server(byteledger, kinds, tmp_path / "db") as server:
+        assert "messages" not in server.get("timeline")["series"]  # only where it is named: counted anew each time
+        line = server.get("timeline", series="heap,messages,logs")
+        stored = [m["timestamp"] for m in json.loads(server.ask("/v3/messages?limit=1000")[2])]
+        edges, counts = [0, *line["time_ns"]], line["series"]["messages"]["last"]
+        assert len(stored) > 20 and 0 < sum(counts) < len(stored)
+        for i, count in enumerate(counts):
+            assert count == sum(edges[i] < at - begun <= edges[i + 1] for at in stored), i
+        assert sum(line["series"]["logs"]["last"]) == 0 and len(line["series"]["logs"]["last"]) == len(counts)
+        few = server.get("timeline", series="messages", points=2)["series"]["messages"]["last"]
+        assert sum(few) == sum(counts)

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { act, boxes, complaints, figures, key, loadAxe, offences, open, out, settled, view } from "./harness.mjs";
+import { act, boxes, complaints, figures, key, loadAxe, offences, open, out, settled, total, view } from "./harness.mjs";
 
 const SIZES = [["light", 1440, 900], ["dark", 1440, 900], ["light", 900, 700], ["dark", 390, 844]];
 
@@ -103,6 +103,21 @@ export const cases = {
 		const start = BigInt(sources[0].start_realtime_ns);
 		const all = await page.evaluate(() => fetch("/v3/messages?limit=1000").then((r) => r.json()));
 		assert.ok(all.length > 20, `${all.length} messages`);
+		// what the node said is a line on the same axis, once it is asked for
+		const legend = page.locator(".legend", { hasText: "messages/s" });
+		assert.equal(await legend.getAttribute("aria-pressed"), "false");
+		await act(page, () => legend.click());
+		assert.equal(await legend.getAttribute("aria-pressed"), "true");
+		await page.screenshot({ path: join(out, "axis-messages.png") });
+		await act(page, () => page.getByRole("button", { name: "as table" }).click());
+		const column = await page.evaluate(() => {
+			const table = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent === "Highest of each stretch");
+			const at = [...table.tHead.rows[0].cells].findIndex((c) => c.textContent === "messages/s");
+			return [...table.tBodies[0].rows].map((r) => r.cells[at].textContent);
+		});
+		assert.ok(column.some((text) => /^[1-9]/.test(text)), column.join(" "));
+		await page.keyboard.press("Escape");
+		await act(page, () => legend.click());
 		const t0 = Date.now();
 		const over = await page.locator(".u-over").boundingBox();
 		await act(page, async () => {
@@ -129,6 +144,34 @@ export const cases = {
 		await act(page, () => page.getByRole("button", { name: "Memory then" }).click());
 		assert.equal(await view(page), "flame");
 		assert.match(page.url(), /[?&]at=[\d.]+s/);
+	},
+
+	/** Marks of the program: flags with their names, by keyboard, in the table, and as moments that a link keeps. */
+	async marks({ url }) {
+		const page = await open(`${url}#/flame`);
+		const flags = page.locator(".flag.mark button");
+		const names = await flags.evaluateAll((all) => all.map((b) => b.getAttribute("aria-label")));
+		assert.deepEqual(names.map((n) => n.replace(/ at .*/, "")), ["mark 7", "mark 8", "mark 7", "mark 9"]);
+		assert.deepEqual(await flags.evaluateAll((all) => all.map((b) => b.title)), names);
+		await flags.nth(1).focus();
+		await act(page, () => page.keyboard.press("Enter"));
+		assert.match(page.url(), /[?&]at=mark:8(&|$)/);
+		const held = await total(page);
+		assert.equal(await page.locator(".now").count(), 1); // where it is stands on the axis
+		await act(page, () => flags.nth(2).click());
+		assert.match(page.url(), /[?&]at=[\d.]+s/); // not the first of its number: a time
+		await act(page, () => page.getByRole("button", { name: "as table" }).click());
+		const row = page.locator("tr", { hasText: "mark 8" });
+		await act(page, () => row.getByRole("button").click());
+		assert.match(page.url(), /[?&]at=mark:8(&|$)/);
+		assert.equal(await total(page), held);
+		for (const [width, theme] of [[1440, "light"], [1440, "dark"], [390, "light"]]) {
+			const other = await open(`${url}#/flame?at=mark:8&series=rss,anon,file,heap`, { width, theme });
+			assert.equal(await total(other), held);
+			await loadAxe(other);
+			assert.deepEqual(await offences(other), []);
+			await other.screenshot({ path: join(out, `marks-${width}-${theme}.png`) });
+		}
 	},
 
 	/** A recording of 10^8 events: openings, 300 interactions on aggregates, a block filter, Stop, the server's memory. */

@@ -32,7 +32,7 @@ export const LIGHT: Colours = {
 	brief: ["#fbeee4", "#fadac3", "#f7c19b", "#f3a671", "#ee8c4b", "#e07a3c"],
 	bg: "#ffffff", panel: "#f5f6f8", line: "#d5d9e0", text: "#14181f", second: "#4b5361", link: "#0b57c4",
 	warn: "#7a4b00", bad: "#a8200d", good: "#1a6b3c", run: "#c9ced7",
-	series: { heap: "#0b57c4", rss: "#14181f", anon: "#a3126e", file: "#0b7280", shmem: "#7a6200", swap: "#a8200d", virtual: "#8a5cd6", allocations: "#1a6b3c", frees: "#c2570c" },
+	series: { heap: "#0b57c4", rss: "#14181f", anon: "#a3126e", file: "#0b7280", shmem: "#7a6200", swap: "#a8200d", virtual: "#8a5cd6", allocations: "#1a6b3c", frees: "#c2570c", messages: "#5a4fcf", logs: "#7a4b00" },
 };
 export const DARK: Colours = {
 	dark: true,
@@ -42,5 +42,5 @@ export const DARK: Colours = {
 	brief: ["#3c3836", "#543b31", "#6b3f2c", "#824223", "#96451a", "#a8470f"],
 	bg: "#12151a", panel: "#1a1e25", line: "#353c48", text: "#e8ebf1", second: "#a5adba", link: "#7db4ff",
 	warn: "#ffce73", bad: "#ff9b8a", good: "#7fd3a0", run: "#4a515e",
-	series: { heap: "#7db4ff", rss: "#e8ebf1", anon: "#ff8ad0", file: "#5fd0d8", shmem: "#d8c25a", swap: "#ff9b8a", virtual: "#b99bff", allocations: "#7fd3a0", frees: "#ffb073" },
+	series: { heap: "#7db4ff", rss: "#e8ebf1", anon: "#ff8ad0", file: "#5fd0d8", shmem: "#d8c25a", swap: "#ff9b8a", virtual: "#b99bff", allocations: "#7fd3a0", frees: "#ffb073", messages: "#a9a2ff", logs: "#ffce73" },
 };

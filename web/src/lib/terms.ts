@@ -7,6 +7,8 @@ export const TERMS: Record<string, string> = {
 	allocations: "Successful allocator calls, each outermost one counted once; a realloc is a free of the old block and an allocation of the new.",
 	allocated: "All bytes that were asked for, whether they were freed later or not.",
 	frees: "Frees of known blocks; free(NULL) is none.",
+	messages: "Messages on the wire that the node's store holds, by their own clocks: sent and received, of all peers.",
+	log_lines: "Log lines that the node's store holds, of all levels, by their own clocks.",
 	foreign_frees: "Frees of blocks that the recording never saw made.",
 	temporary:
 		"Allocations freed before the same thread allocated anything else; the free inside a realloc counts. They belong to who allocated.",

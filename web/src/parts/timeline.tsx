@@ -2,7 +2,7 @@
 // The time axis above every view: levels and rates, flags, the moment and the range that all views share.
 import type { JSX } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, go, place, saveRows, source } from "../app.ts";
+import { api, go, known, place, saveRows, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { TimelineAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
@@ -22,7 +22,10 @@ export const SERIES: Record<string, { label: string; rate: boolean; term: string
 	virtual: { label: "virtual", rate: false, term: "virtual" },
 	allocations: { label: "allocations/s", rate: true, term: "allocations" },
 	frees: { label: "frees/s", rate: true, term: "frees" },
+	messages: { label: "messages/s", rate: true, term: "messages" },
+	logs: { label: "log lines/s", rate: true, term: "log_lines" },
 };
+const ROWS = ["messages", "logs"];
 const FIRST = "heap,rss,allocations";
 
 export function useTimeline(stamp: number): ReturnType<typeof useAnswer<TimelineAnswer>> {
@@ -116,6 +119,36 @@ function useLosses(data: TimelineAnswer | null): TimelineAnswer["flags"] {
 	return useAnswer<TimelineAnswer>(lost ? api("timeline", { src: words.src }, { points: 1, series: "lost" }) : null, data?.generation ?? 0).data?.flags.filter((f) => f.kind === "lost") ?? [];
 }
 
+/**
+ * useRows - messages and log lines of the nodes whose stores are served beside the recording: asked only while they are shown, and while
+ * the recording grows not with every reading, as they are counted anew each time.
+ */
+function useRows(data: TimelineAnswer | null, wanted: string[]): TimelineAnswer | null {
+	const { words } = useStore(place);
+	const stamp = useRef(0);
+	if (data && (!data.generation || performance.now() - stamp.current > 5000))
+		stamp.current = performance.now();
+	const asks = data !== null && wanted.length > 0;
+	return useAnswer<TimelineAnswer>(asks ? api("timeline", { src: words.src }, { points: 1440, series: wanted.join(",") }) : null, stamp.current).data;
+}
+
+/** withRows - @rows put to the stretches of @data, which may know more by now: to the one that a stretch of theirs ends in. */
+export function withRows(data: TimelineAnswer, rows: TimelineAnswer | null, names: string[]): TimelineAnswer {
+	const series = { ...data.series };
+	for (const name of names) {
+		const last: number[] = new Array(data.time_ns.length).fill(0);
+		let at = 0;
+		rows?.time_ns.forEach((t, i) => {
+			while (at < last.length - 1 && data.time_ns[at] < t)
+				at++;
+			if (last.length)
+				last[at] += rows.series[name as keyof typeof series]?.last[i] ?? 0;
+		});
+		series[name as keyof typeof series] = { last };
+	}
+	return { ...data, series };
+}
+
 export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
@@ -124,8 +157,13 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 	const plot = useRef<Plot | null>(null);
 	const [box, setBox] = useState<{ left: number; top: number; width: number; height: number } | null>(null);
 	const [hover, setHover] = useState<{ at: number; x: number } | null>(null);
-	const data = props.answer.data;
-	const losses = useLosses(data);
+	const base = props.answer.data;
+	const losses = useLosses(base);
+	const nodes = (useStore(known).sources ?? []).some((s) => s.kind === "node");
+	const counted = nodes ? ROWS : [];
+	const shown = counted.filter((name) => (words.series ?? FIRST).split(",").includes(name));
+	const rows = useRows(base, shown);
+	const data = useMemo(() => (base ? withRows(base, rows, counted) : null), [base, rows, nodes]);
 	const clock = useMemo(() => clockOf(data), [data]);
 	const span = clock.length_ns || 1;
 	const zoom = useMemo((): [number, number] | null => {
