@@ -10,6 +10,8 @@ export interface Line {
 	name: string;
 	label: string;
 	rate: boolean;
+	/** A rate that has a scale of its own: a hundred messages beside a hundred thousand allocations. */
+	own?: boolean;
 	last: (number | null)[];
 	max?: (number | null)[];
 	min?: (number | null)[];
@@ -48,24 +50,25 @@ export function plotTimeline(
 	const series: uPlot.Series[] = [{}];
 	const bands: uPlot.Band[] = [];
 	for (const line of whole.lines) {
-		const scale = line.rate ? "r" : "b";
+		const scale = line.own ? "n" : line.rate ? "r" : "b";
 		const max = line.max ?? line.last;
 		data.push(max);
-		series.push({ label: line.label, scale, stroke: line.rate ? alpha(line.colour, "88") : line.colour, width: line.rate ? 1 : 1.5, points: { show: false }, fill: line.name === "heap" ? alpha(line.colour, "22") : undefined });
+		series.push({ label: line.label, scale, stroke: line.rate && !line.own ? alpha(line.colour, "88") : line.colour, width: line.rate && !line.own ? 1 : 1.5, points: { show: false }, fill: line.name === "heap" ? alpha(line.colour, "22") : undefined });
 		if (line.min && line.max) {
 			data.push(line.min);
 			series.push({ label: `${line.label}, lowest`, scale, stroke: "transparent", width: 0, points: { show: false } });
 			bands.push({ series: [data.length - 2, data.length - 1], fill: alpha(line.colour, "44") });
 		}
 	}
-	const rates = lines.some((l) => l.rate);
+	const rates = lines.some((l) => l.rate && !l.own);
+	const own = lines.filter((l) => l.own);
 	const levels = lines.some((l) => !l.rate);
 	const span = times.length ? times[times.length - 1] : 1;
 	let altDown = false;
-	const axis = (scale: string, side: number, values: (n: number) => string): uPlot.Axis => ({
+	const axis = (scale: string, side: number, values: (n: number) => string, stroke = colours.second): uPlot.Axis => ({
 		scale,
 		side,
-		stroke: colours.second,
+		stroke,
 		grid: side === 3 ? { stroke: colours.line, width: 1, dash: [2, 4] } : { show: false },
 		ticks: { show: false },
 		font: '11px system-ui, "DejaVu Sans", sans-serif',
@@ -79,7 +82,7 @@ export function plotTimeline(
 		{
 			width: size.width,
 			height: size.height,
-			padding: [6, rates ? 0 : 12, 0, 0],
+			padding: [6, rates || own.length ? 0 : 12, 0, 0],
 			legend: { show: false },
 			cursor: {
 				y: false,
@@ -101,6 +104,7 @@ export function plotTimeline(
 				x: { time: false, range: () => zoom ? [zoom[0] / 1e9, zoom[1] / 1e9] : [0, Math.max(span / 1e9, 1e-6)] },
 				b: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] },
 				r: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] },
+				n: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] },
 			},
 			axes: [
 				{
@@ -115,6 +119,8 @@ export function plotTimeline(
 				},
 				...(levels ? [axis("b", 3, (v) => bytes(v))] : []),
 				...(rates ? [axis("r", 1, (v) => `${count(v)}/s`)] : []),
+				// in the colour of its line: whose figures these are
+				...(own.length ? [axis("n", 1, (v) => `${count(v)}/s`, own.length === 1 ? own[0].colour : colours.second)] : []),
 			],
 			series,
 			bands,

@@ -183,6 +183,7 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 					name,
 					label: s.label,
 					rate: s.rate,
+					own: ROWS.includes(name),
 					last: s.rate ? rateOf(data, values.last) : values.last,
 					max: s.rate ? undefined : values.max,
 					min: s.rate ? undefined : values.min,
