@@ -31,6 +31,7 @@ static int run(struct sample_run *r, int redraws, int *ended, struct err *err)
 	started_let_go(&a->program);
 	if (rc == -ESRCH && a->program.pid && started_has_ended(a->program.pid)) {
 		cmd_say("the program ended before probes were in: nothing of it was sampled");
+		*ended = 1;
 		return 0;
 	}
 	if (rc == 0 && redraws)

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +21,13 @@
 #define BREAKPOINT 0xccul
 #define CODE_64 0x33 /* segment of 64-bit code */
 #define AUX_MAX 64
+
+int hold_keeps_privileges(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	return syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_SYS_PTRACE;
+}
 
 int hold_ask(void)
 {
@@ -105,6 +114,11 @@ void hold_let_go(pid_t pid)
 	ptrace(PTRACE_DETACH, pid, NULL, NULL);
 }
 #else
+int hold_keeps_privileges(void)
+{
+	return 0;
+}
+
 int hold_ask(void)
 {
 	return -ENOTSUP;

@@ -9,6 +9,11 @@
 
 #include <sys/types.h>
 
+/**
+ * hold_keeps_privileges() - a program that gains privileges as it is started does so held, too;
+ * without CAP_SYS_PTRACE of ours the kernel takes them from it.
+ */
+int hold_keeps_privileges(void);
 /** hold_ask() - in the child, before it execs. 0 or negative errno: it will not wait. */
 int hold_ask(void);
 /**

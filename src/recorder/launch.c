@@ -500,6 +500,18 @@ static void run_child(const struct launch *launch, const sigset_t *mask, int ign
 	_exit(127);
 }
 
+/* Being held would change what it may do. */
+static bool loses_privileges(const char *path)
+{
+	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	if (hold_keeps_privileges())
+		return false;
+	/* who cannot read a program may run it: then nobody says what it gains */
+	return fd >= 0 ? gains_privileges(fd)
+		       : stat(path, &st) < 0 || st.st_mode & (S_ISUID | S_ISGID);
+}
+
 pid_t launch_start(struct launch *launch, const struct launch_env *env, const sigset_t *mask,
 		   struct err *err)
 {
@@ -510,6 +522,7 @@ pid_t launch_start(struct launch *launch, const struct launch_env *env, const si
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "cannot make a pipe");
 	CLEANUP(fileio_closep) int from = pipes[0];
+	launch->holds = launch->holds && !loses_privileges(launch->path);
 	int ignored = take_children();
 	pid_t pid = fork();
 	if (pid < 0) {

@@ -18,6 +18,7 @@
 #include "source/sampler_names.h"
 #include "sym/files.h"
 #include "sym/functions.h"
+#include "sym/program.h"
 
 #define CODE_BYTES 4096u
 #define NEAR_MAX 5
@@ -644,7 +645,9 @@ static int nothing_found(const struct search *s, uint32_t pid, const char *progr
 	snprintf(who, sizeof(who), "process %" PRIu32, pid);
 	snprintf(what, sizeof(what), "no function '%.*s'", (int)s->wanted_len,
 		 s->wanted ? s->wanted : "");
-	const char *kind = names == FUNCTIONS_STRIPPED && is_static
+	const char *kind = sym_program_is_foreign(program ? 0 : pid)
+				   ? ": it is a program for another machine or word size"
+			   : names == FUNCTIONS_STRIPPED && is_static
 				   ? ": it is a static program, stripped of its names"
 			   : names == FUNCTIONS_STRIPPED ? ": it is stripped of its names"
 			   : is_static                   ? ": it is a static program"

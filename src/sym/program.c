@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sym/program.h"
 
+#include <fcntl.h>
 #include <gelf.h>
+#include <inttypes.h>
 #include <libelf.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fileio.h"
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
@@ -73,4 +79,12 @@ enum sym_program sym_program(int fd)
 	}
 	elf_end(elf);
 	return kind;
+}
+
+int sym_program_is_foreign(uint32_t pid)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/exe", pid);
+	CLEANUP(fileio_closep) int fd = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	return fd >= 0 && sym_program(fd) == SYM_PROGRAM_FOREIGN;
 }

@@ -5,6 +5,8 @@
 #ifndef SYM_PROGRAM_H
 #define SYM_PROGRAM_H
 
+#include <stdint.h>
+
 enum sym_program {
 	SYM_PROGRAM_NOT_ELF = 0,
 	SYM_PROGRAM_DYNAMIC, /* has an interpreter (PT_INTERP): the loader reads LD_PRELOAD */
@@ -21,5 +23,7 @@ enum sym_program {
  * counts as NOT_ELF.
  */
 enum sym_program sym_program(int fd);
+/** sym_program_is_foreign() - whether what process @pid runs is; of 0 nothing is known. */
+int sym_program_is_foreign(uint32_t pid);
 
 #endif

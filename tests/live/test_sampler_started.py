@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`byteledger sample -- PROGRAM`: probes are in before it begins, however short it lives."""
 import json
+import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -34,3 +36,79 @@ def test_all_that_a_program_of_milliseconds_asks_for_is_seen(byteledger, prog, t
     assert len(truth) > 5
     for way, (count, size, _) in truth.items():
         assert found.get(way, [0])[:2] == [count, size], (way, truth[way], found.get(way))
+
+
+HELLO_32 = """
+.globl _start
+_start:
+    movl $1, %eax
+    movl $5, %ebx
+    int $0x80
+"""
+LOOP_32 = ".globl _start\n_start:\n    jmp _start\n"
+
+
+def of_32_bits(tmp_path, text):
+    """A program of 32 bits without a library: binutils make it, and most kernels run it."""
+    source, built = tmp_path / "of32.s", tmp_path / "of32"
+    source.write_text(text)
+    subprocess.run(["as", "--32", "-o", tmp_path / "of32.o", source], check=True)
+    subprocess.run(["ld", "-m", "elf_i386", "-o", built, tmp_path / "of32.o"], check=True)
+    return built
+
+
+def test_a_program_of_32_bits_runs_as_it_would_and_is_said_to_be_one(byteledger, tmp_path):
+    """It is not held, as its registers are others. Its status was 0 where it ended before anything was looked at."""
+    built = of_32_bits(tmp_path, HELLO_32)
+    try:
+        assert subprocess.run([built], check=False).returncode == 5
+    except OSError:
+        pytest.skip("this kernel runs no programs of 32 bits")
+    done = subprocess.run([byteledger, "sample", "--", built], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 5, done
+    with subprocess.Popen([of_32_bits(tmp_path, LOOP_32)]) as p:
+        try:
+            done = subprocess.run([byteledger, "sample", "-p", str(p.pid)], capture_output=True, text=True, timeout=60)
+        finally:
+            p.kill()
+    assert done.returncode == 1 and "another machine or word size" in done.stderr, done
+
+
+# no call of ptrace() from here on, as in a container's usual filter: load number; if it is 101 then EPERM, else allow
+WITHOUT_PTRACE = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+text = b"".join(struct.pack("HBBI", *x) for x in ((0x20, 0, 0, 0), (0x15, 0, 1, 101), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)))
+class Program(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(Program(4, text)), 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("by", [(), (sys.executable, "-c", WITHOUT_PTRACE)], ids=["held", "ptrace refused"])
+def test_a_program_that_cannot_be_held_runs_all_the_same(byteledger, by):
+    """One of a second is sampled from some moment on, one of a millisecond ends with its own status: it was 0 until now."""
+    done = subprocess.run([*by, byteledger, "sample", "--format", "json", "--", "sh", "-c", "sleep 1; ls / >/dev/null; exit 3"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "sampling 1 process" in done.stderr, done
+    assert json.loads(done.stdout)["processes"][0]["cost"]["hits"] > 0, done.stdout
+    done = subprocess.run([*by, byteledger, "sample", "--", "sh", "-c", "exit 7"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 7, done
+
+
+@pytest.mark.skipif(not shutil.which("setcap"), reason="setcap is not installed (libcap2-bin)")
+@pytest.mark.parametrize("caps", ["cap_sys_admin,cap_dac_override", "cap_sys_admin,cap_dac_override,cap_sys_ptrace"], ids=["without", "with"])
+def test_a_program_that_gains_privileges_gains_them(byteledger, caps, tmp_path_factory):
+    """By a byteledger without CAP_SYS_PTRACE, held by ptrace, the kernel would take them from it: it is not held then."""
+    folder = tmp_path_factory.mktemp("gains")
+    for at in (folder, *folder.parents[:-1]):
+        at.chmod(at.stat().st_mode | 0o055)
+    own, gains = folder / "byteledger", folder / "gains"
+    shutil.copy(byteledger, own)
+    shutil.copy("/usr/bin/id", gains)
+    gains.chmod(0o4755)
+    subprocess.run(["setcap", f"{caps}+ep", own], check=True)
+    done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", own, "sample", "--", gains, "-u"],
+                          capture_output=True, text=True, timeout=60, cwd="/")
+    assert done.returncode == 0 and done.stdout == "0\n", done
