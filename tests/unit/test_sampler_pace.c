@@ -26,10 +26,11 @@ static struct sample_row *row_of(struct samples *s)
  */
 struct simulated {
 	double call_ns, wait_ns, probe_ns, cold_ns, share;
+	double until_ns; /* not 0: a burst lasts so long by the clock, however many calls that are */
 	unsigned burst;
 	int chain;
 	/* found */
-	double time_ns, due_ns, run_ns, probes_ns, credit_ns, waited_ns;
+	double time_ns, due_ns, end_ns, run_ns, probes_ns, credit_ns, waited_ns;
 	unsigned left;
 	uint64_t calls;
 };
@@ -37,6 +38,10 @@ struct simulated {
 /* One call, or one sleep, or one wait for a processor. Return: 1 it called, 2 it slept. */
 static int simulate(struct simulated *m, int probed)
 {
+	if (m->until_ns > 0)
+		m->left = m->time_ns < m->end_ns
+				  ? (unsigned)ceil((m->end_ns - m->time_ns) / m->call_ns)
+				  : 0;
 	if (!m->left && m->wait_ns > 0) {
 		m->due_ns = m->chain || m->due_ns == 0 ? m->time_ns + m->wait_ns
 						       : m->due_ns + m->wait_ns;
@@ -44,6 +49,7 @@ static int simulate(struct simulated *m, int probed)
 		if (m->due_ns > m->time_ns) { /* what others leave to it is saved up for a while */
 			m->credit_ns += (m->due_ns - m->time_ns) * m->share;
 			m->time_ns = m->due_ns;
+			m->end_ns = m->time_ns + m->until_ns;
 			return 2;
 		}
 		return 0;
@@ -191,6 +197,25 @@ static void calls_of_one_that_never_waits_are_told_by_its_work(void **state)
 	judge(&m, 5e6, 0);
 	p = simulate_windows(&m, 5e6, 1000, &off_by);
 	assert_true(p.error > 2 * 0.05);
+}
+
+/*
+ * It calls for 2 ms by the clock, 100 to 400 ns a call, and sleeps for 20: done whenever anybody looks, with a tenth of its calls made. Its sleep
+ * alone told 0.14 of them, 18 errors off.
+ */
+static void calls_until_the_clock_says_so_are_not_told_by_sleep(void **state)
+{
+	(void)state;
+	for (double call_ns = 100; call_ns <= 400; call_ns *= 2) {
+		struct simulated m = { .call_ns = call_ns,
+				       .wait_ns = 20e6,
+				       .until_ns = 2e6,
+				       .probe_ns = 1000,
+				       .share = 1,
+				       .burst = 1,
+				       .chain = 1 };
+		judge(&m, 44e6, 0);
+	}
 }
 
 static void calls_of_one_that_others_keep_from_running_are_told_as_too_few(void **state)
@@ -726,6 +751,7 @@ int main(void)
 			calls_now_and_then_are_told_with_an_error_that_holds_both_readings),
 		cmocka_unit_test(
 			phases_longer_than_windows_are_told_by_what_each_window_was_held_up),
+		cmocka_unit_test(calls_until_the_clock_says_so_are_not_told_by_sleep),
 		cmocka_unit_test(windows_tell_work_for_as_long_as_they_tell_calls),
 		cmocka_unit_test(a_gap_that_begins_with_many_calls_is_told_by_both_its_ends),
 		cmocka_unit_test(one_that_calls_beside_others_that_compute_is_told_by_its_own_time),
