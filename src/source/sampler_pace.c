@@ -380,13 +380,14 @@ static struct sampler_paced by_sleep(const struct sampler_pace *p, const struct 
 		to.error = sqrt(variance * (1 - weight * weight)) / to.pace;
 	}
 	/*
-	 * What probes take of one that sleeps when it is done comes on top of what it runs else. One
-	 * that works until the clock says so, and sleeps then, runs no longer: calls may be as many
-	 * as its work tells.
+	 * What probes take of one that sleeps when it is done comes on top of what it runs
+	 * else. One that works until the clock says so, and sleeps then, runs no longer: calls
+	 * may be as many as its work tells.
 	 */
 	double due = t->took_ns - (1 - chain) * t->whole_ns;
 	if (due > 0 && t->work > 0) {
-		double refuted = clamp(1.5 - 2 * (t->run_ns - t->whole_ns) / due, 0, 1);
+		double on_top = (t->run_ns - t->whole_ns) / due;
+		double refuted = clamp(1.5 - 2 * on_top, 0, 1);
 		double apart = fmax(to.pace / fmax(t->work, PACE_MIN) - 1, 0);
 		to.error = hypot(to.error, refuted * apart);
 	}

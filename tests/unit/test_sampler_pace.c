@@ -26,7 +26,8 @@ static struct sample_row *row_of(struct samples *s)
  */
 struct simulated {
 	double call_ns, wait_ns, probe_ns, cold_ns, share;
-	double until_ns; /* not 0: a burst lasts so long by the clock, however many calls that are */
+	/* not 0: a burst lasts so long by the clock, however many calls that are */
+	double until_ns;
 	unsigned burst;
 	int chain;
 	/* found */
