@@ -276,6 +276,12 @@ static int take_more(struct parse *p, const char *v, struct err *err)
 	}
 	return 0;
 }
+static int take_marks(struct parse *p, const char *v, struct err *err)
+{
+	(void)err;
+	p->ask->marks = v;
+	return 0;
+}
 static int take_sort(struct parse *p, const char *v, struct err *err)
 {
 	(void)err;
@@ -435,6 +441,7 @@ static const struct word all_words[] = {
 	{ "width", ASK_WIDTH, take_width, 0 },
 	{ "file", ASK_FILE, take_file, 0 },
 	{ "prefix", ASK_FILE, take_prefix, 0 },
+	{ "marks", ASK_MARKS, take_marks, 0 },
 	{ "topics", ASK_TOPICS, take_topics, 0 },
 	{ "diff", ASK_SHEET, take_diff, 0 },
 	{ "wait", ASK_WAIT, take_wait, 0 },

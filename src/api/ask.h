@@ -27,6 +27,7 @@ enum ask_words {
 	ASK_TRANSFORMS = 4096, /* x */
 	ASK_TOPICS = 8192,     /* topics */
 	ASK_SHEET = 16384,     /* by at diff limit */
+	ASK_MARKS = 32768,     /* marks */
 };
 
 #define ASK_NODES_DEFAULT 6000
@@ -64,6 +65,8 @@ struct ask {
 	int with_temporary, with_age;
 	/* NULL; a frame of a module, path or function that it matches is the program's own */
 	const char *own;
+	/* of growth; the route finds them */
+	const char *marks;
 	const char *sort;
 	int ascending;
 	uint64_t cursor;

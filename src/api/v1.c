@@ -45,7 +45,7 @@ static const struct v1_route all_routes[] = {
 	{ "/api/v1/maps", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_maps },
 	{ "/api/v1/space", ASK_SRC | ASK_SELECTION | ASK_WIDTH | ASK_WAIT, v1_space },
 	{ "/api/v1/address/", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_address },
-	{ "/api/v1/growth", FOLDED | ASK_ROWS | ASK_WAIT, v1_growth },
+	{ "/api/v1/growth", FOLDED | ASK_ROWS | ASK_MARKS | ASK_WAIT, v1_growth },
 	{ "/api/v1/source", ASK_SRC | ASK_SELECTION | ASK_FILE | ASK_WAIT, v1_source },
 	{ "/api/v1/explain", ASK_SRC | ASK_SHEET | ASK_WAIT, v1_explain },
 	{ "/api/v1/events", ASK_SRC | ASK_TOPICS, v1_events },

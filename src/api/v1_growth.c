@@ -16,9 +16,13 @@
 struct growing {
 	const struct v1_call *call;
 	const struct block_filter *filter;
-	uint64_t from_ns, to_ns;
+	/* what is looked at: the ends of so many slices, in order */
+	unsigned slices;
+	uint64_t ends[SLICES];
 	/* by slice, then account; first as steps, then as levels */
 	uint64_t *live;
+	/* the same of what was made in a slice and lives at the end; NULL: not asked */
+	uint64_t *made;
 	uint32_t accounts;
 	uint64_t looks;
 	struct err *err;
@@ -73,11 +77,11 @@ static void take_range(const struct book *book, const struct block_filter *filte
 		*to_ns = *from_ns + SLICES;
 }
 
-/** first_slice() - the first that ends at or behind @time_ns; SLICES: none. */
+/** first_slice() - the first that ends at or behind @time_ns; g->slices: none. */
 static unsigned first_slice(const struct growing *g, uint64_t time_ns)
 {
 	unsigned slice = 0;
-	while (slice < SLICES && slice_end(g->from_ns, g->to_ns, slice) < time_ns)
+	while (slice < g->slices && g->ends[slice] < time_ns)
 		slice++;
 	return slice;
 }
@@ -220,8 +224,10 @@ static int growing_each(void *ctx, const struct block_row *rows, size_t count)
 		if (account == UINT32_MAX || made == gone)
 			continue;
 		g->live[(size_t)made * g->accounts + account] += r->bytes;
-		if (gone < SLICES)
+		if (gone < g->slices)
 			g->live[(size_t)gone * g->accounts + account] -= r->bytes;
+		else if (g->made)
+			g->made[(size_t)made * g->accounts + account] += r->bytes;
 	}
 	return v1_is_gone(g->call, &g->looks, g->err);
 }
@@ -250,20 +256,27 @@ static int by_last(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : by_rate(a, b);
 }
 
-/** sum_up() - @own and @inclusive: by slice, then frame. */
-static int sum_up(struct v1_call *call, const struct growing *g, uint64_t *own, uint64_t *inclusive,
+/** struct sums - by slice, then frame. */
+struct sums {
+	uint64_t *own, *inclusive, *made;
+};
+
+static int sum_up(struct v1_call *call, const struct growing *g, const struct sums *to,
 		  struct err *err)
 {
 	const struct fold *fold = call->folded->fold;
-	for (unsigned s = 0; s < SLICES; s++) {
+	for (unsigned s = 0; s < g->slices; s++) {
 		struct fold_sums sums;
 		int rc = fold_sum(fold, 0, g->live + (size_t)s * g->accounts, &sums, err);
 		if (rc < 0)
 			return rc;
 		rc = fold_own_sums(fold, 0, g->live + (size_t)s * g->accounts,
-				   own + (size_t)s * fold->frame_count, err);
-		fold_inclusive_sums(fold, &sums, inclusive + (size_t)s * fold->frame_count);
+				   to->own + (size_t)s * fold->frame_count, err);
+		fold_inclusive_sums(fold, &sums, to->inclusive + (size_t)s * fold->frame_count);
 		fold_sums_fini(&sums);
+		if (rc >= 0 && g->made)
+			rc = fold_own_sums(fold, 0, g->made + (size_t)s * g->accounts,
+					   to->made + (size_t)s * fold->frame_count, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -274,10 +287,10 @@ static int judge(const struct growing *g, const uint64_t *levels, size_t stride,
 		 struct growth *growth, struct err *err)
 {
 	struct history_point points[SLICES];
-	for (unsigned s = 0; s < SLICES; s++)
-		points[s] = (struct history_point){ .time_ns = slice_end(g->from_ns, g->to_ns, s),
+	for (unsigned s = 0; s < g->slices; s++)
+		points[s] = (struct history_point){ .time_ns = g->ends[s],
 						    .rss_bytes = levels[s * stride] };
-	return view_growth(points, SLICES, growth) < 0
+	return view_growth(points, g->slices, growth) < 0
 		       ? err_set(err, -ENOMEM, "cannot judge growth")
 		       : 0;
 }
@@ -300,14 +313,27 @@ static const char *why(const struct growth *growth, char text[160])
 	return text;
 }
 
-static void put_rows(struct v1_call *call, const struct growing *g, const uint64_t *own,
-		     const uint64_t *inclusive, const struct row *rows, size_t count)
+/** col_list() - one row's values at the ends of slices, from @first on. */
+static void col_list(struct v1_column *column, const uint64_t *values, size_t stride,
+		     unsigned first, unsigned slices)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	for (unsigned s = first; s < slices; s++)
+		buf_printf(&text, "%c%llu", s == first ? '[' : ',',
+			   (unsigned long long)values[s * stride]);
+	buf_putc(&text, ']');
+	v1_col_raw(column, buf_cstr(&text));
+}
+
+static void put_rows(struct v1_call *call, const struct growing *g, const struct sums *sums,
+		     const struct row *rows, size_t count)
 {
 	const struct fold *fold = call->folded->fold;
 	struct v1_frames frames;
 	struct v1_column key = { 0 }, frame = { 0 }, rate = { 0 }, confidence = { 0 },
 			 verdict = { 0 }, points = { 0 }, last = { 0 }, reason = { 0 },
-			 through = { 0 };
+			 through = { 0 }, generations = { 0 };
+	const unsigned end = g->slices - 1;
 	struct err none = { 0 };
 	if (v1_frames_init(&frames, call->folded, &none) < 0)
 		return;
@@ -326,18 +352,14 @@ static void put_rows(struct v1_call *call, const struct growing *g, const uint64
 		buf_clear(&text);
 		buf_printf(&text, "\"%s\"", why(growth, sentence));
 		v1_col_raw(&reason, buf_cstr(&text));
-		buf_clear(&text);
-		for (unsigned s = 0; s < SLICES; s++)
-			buf_printf(&text, "%c%llu", s ? ',' : '[',
-				   (unsigned long long)
-					   own[(size_t)s * fold->frame_count + rows[i].frame]);
-		buf_putc(&text, ']');
-		v1_col_raw(&points, buf_cstr(&text));
-		v1_col_u64(&last, own[(size_t)(SLICES - 1) * fold->frame_count + rows[i].frame]);
+		col_list(&points, sums->own + rows[i].frame, fold->frame_count, 0, g->slices);
+		if (g->made)
+			col_list(&generations, sums->made + rows[i].frame, fold->frame_count, 1,
+				 g->slices);
+		v1_col_u64(&last, sums->own[(size_t)end * fold->frame_count + rows[i].frame]);
 		v1_col_u64(&through,
-			   inclusive[(size_t)(SLICES - 1) * fold->frame_count + rows[i].frame]);
+			   sums->inclusive[(size_t)end * fold->frame_count + rows[i].frame]);
 	}
-	(void)g;
 	jsonw_object(&call->json, "rows");
 	v1_col_put(call, "key", &key);
 	v1_col_put(call, "frame", &frame);
@@ -348,13 +370,15 @@ static void put_rows(struct v1_call *call, const struct growing *g, const uint64
 	v1_col_put(call, "verdict", &verdict);
 	v1_col_put(call, "why", &reason);
 	v1_col_put(call, "points", &points);
+	if (g->made)
+		v1_col_put(call, "generations", &generations);
 	jsonw_object_end(&call->json);
 	v1_frames_put(call, &frames);
 	v1_frames_fini(&frames);
 }
 
-static int answer(struct v1_call *call, const struct growing *g, const uint64_t *own,
-		  const uint64_t *inclusive, struct err *err)
+static int answer(struct v1_call *call, const struct growing *g, const struct sums *sums,
+		  struct err *err)
 {
 	const struct fold *fold = call->folded->fold;
 	struct jsonw *json = &call->json;
@@ -363,12 +387,12 @@ static int answer(struct v1_call *call, const struct growing *g, const uint64_t 
 	int rc = rows ? 0 : err_set(err, -ENOMEM, "cannot judge growth");
 	for (uint32_t i = 1; i < fold->frame_count && rc == 0; i++) {
 		uint64_t any = 0;
-		for (unsigned s = 0; s < SLICES; s++)
-			any |= own[(size_t)s * fold->frame_count + i];
+		for (unsigned s = 0; s < g->slices; s++)
+			any |= sums->own[(size_t)s * fold->frame_count + i];
 		if (!any)
 			continue;
 		rows[count].frame = i;
-		rc = judge(g, own + i, fold->frame_count, &rows[count++].growth, err);
+		rc = judge(g, sums->own + i, fold->frame_count, &rows[count++].growth, err);
 	}
 	if (rc == 0) {
 		int by_live = call->ask.sort && strcmp(call->ask.sort, "live_bytes") == 0;
@@ -393,10 +417,10 @@ static int answer(struct v1_call *call, const struct growing *g, const uint64_t 
 		jsonw_u64(json, "total_rows", count);
 		snprintf(next, sizeof(next), "%zu", begin + shown);
 		jsonw_str(json, "next", begin + shown < count ? next : NULL);
-		for (unsigned s = 0; s < SLICES; s++)
-			v1_col_u64(&ends, slice_end(g->from_ns, g->to_ns, s));
+		for (unsigned s = 0; s < g->slices; s++)
+			v1_col_u64(&ends, g->ends[s]);
 		v1_col_put(call, "time_ns", &ends);
-		put_rows(call, g, own, inclusive, rows + begin, shown);
+		put_rows(call, g, sums, rows + begin, shown);
 		jsonw_object_end(json);
 	}
 	free(rows);
@@ -409,9 +433,46 @@ static int level_blocks(struct growing *g, const struct blocks *blocks, struct b
 	filter->from_ns = 0; /* what was there before counts: the range is what is looked at */
 	g->filter = filter;
 	int rc = blocks_scan(blocks, growing_each, g, g->err);
-	for (size_t i = g->accounts; rc == 0 && i < (size_t)SLICES * g->accounts; i++)
+	for (size_t i = g->accounts; rc == 0 && i < (size_t)g->slices * g->accounts; i++)
 		g->live[i] += g->live[i - g->accounts];
 	return rc;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/** take_marks() - slices from mark to mark; the last one goes from the last mark to @to_ns. */
+static int take_marks(struct growing *g, const struct marks *marks, uint64_t to_ns, struct err *err)
+{
+	const uint64_t before_ns = g->ends[SLICES - 1];
+	const char *at = g->call->ask.marks;
+	g->slices = 0;
+	while (*at) {
+		char *end;
+		uint64_t value = strtoull(at, &end, 10);
+		const struct mark *mark = marks_find(marks, value);
+		if (*at < '0' || *at > '9' || (*end && *end != ','))
+			return err_set(err, -EINVAL,
+				       "'marks' is a list of numbers of marks, not '%.40s'",
+				       g->call->ask.marks);
+		if (!mark)
+			return err_set(err, -EINVAL, "the recording has no mark %llu",
+				       (unsigned long long)value);
+		if (g->slices == SLICES - 1)
+			return err_set(err, -EINVAL, "'marks' are at most %d", SLICES - 1);
+		g->ends[g->slices++] = mark->time_ns;
+		at = end + (*end == ',');
+	}
+	if (!g->slices)
+		return err_set(err, -EINVAL, "'marks' names no mark");
+	qsort(g->ends, g->slices, sizeof(*g->ends), by_time);
+	/* as without marks: the program may be about to exit */
+	uint64_t last = g->ends[g->slices - 1];
+	g->ends[g->slices++] = before_ns > last ? before_ns : to_ns > last ? to_ns : last;
+	return 0;
 }
 
 int v1_growth(struct v1_call *call, struct err *err)
@@ -419,7 +480,7 @@ int v1_growth(struct v1_call *call, struct err *err)
 	const struct blocks *blocks = NULL;
 	struct levels *levels = NULL;
 	int rc = 0;
-	if (asks_for_stacks(&call->ask.query)) {
+	if (!call->ask.marks && asks_for_stacks(&call->ask.query)) {
 		rc = v1_make(call, "growth", make_levels, NULL, 0, 0, err);
 		if (rc)
 			return rc;
@@ -449,21 +510,34 @@ int v1_growth(struct v1_call *call, struct err *err)
 	if (call->ask.cost_given)
 		v1_unapplied(call, "growth is of live bytes", "cost", NULL);
 	uint32_t frames = call->folded->fold->frame_count;
-	struct growing g = { .call = call, .accounts = book->count, .err = err };
-	take_range(book, &filter, &g.from_ns, &g.to_ns);
+	struct growing g = { .call = call, .slices = SLICES, .accounts = book->count, .err = err };
+	uint64_t from_ns, to_ns;
+	take_range(book, &filter, &from_ns, &to_ns);
+	for (unsigned s = 0; s < SLICES; s++)
+		g.ends[s] = slice_end(from_ns, to_ns, s);
+	if (call->ask.marks && take_marks(&g, prof_marks(book->names), to_ns, err) < 0)
+		return err->code;
 	uint64_t *made = levels ? NULL : calloc((size_t)SLICES * (book->count + 1), sizeof(*made));
-	uint64_t *own = calloc((size_t)SLICES * frames, sizeof(*own));
-	uint64_t *inclusive = calloc((size_t)SLICES * frames, sizeof(*inclusive));
+	uint64_t *generations =
+		call->ask.marks ? calloc((size_t)SLICES * (book->count + 1), sizeof(*generations))
+				: NULL;
+	/* of own, inclusive, made */
+	uint64_t *columns = calloc((size_t)3 * SLICES * frames, sizeof(*columns));
+	const struct sums sums = { columns, columns + (size_t)SLICES * frames,
+				   columns + (size_t)2 * SLICES * frames };
 	g.live = levels ? levels->live : made;
-	rc = g.live && own && inclusive ? 0 : err_set(err, -ENOMEM, "cannot judge growth");
+	g.made = generations;
+	rc = g.live && columns && (generations || !call->ask.marks)
+		     ? 0
+		     : err_set(err, -ENOMEM, "cannot judge growth");
 	if (rc == 0 && !levels)
 		rc = level_blocks(&g, blocks, &filter);
 	if (rc == 0)
-		rc = sum_up(call, &g, own, inclusive, err);
+		rc = sum_up(call, &g, &sums, err);
 	if (rc == 0)
-		rc = answer(call, &g, own, inclusive, err);
+		rc = answer(call, &g, &sums, err);
 	free(made);
-	free(own);
-	free(inclusive);
+	free(generations);
+	free(columns);
 	return rc;
 }

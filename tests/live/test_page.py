@@ -232,7 +232,7 @@ def test_a_recording_and_a_nodes_store_have_one_time_axis(browser, byteledger, r
 
 def test_marks_of_a_program_are_flags(browser, byteledger, tmp_path):
     path = tmp_path / "x.blt"
-    subprocess.run([byteledger, "heap", "-q", "-o", path, "--", "/usr/bin/python3", "-c", test_serve_time.MARKS.replace("ROUNDS", "2000").replace("0.05", "0.4")],
+    subprocess.run([byteledger, "heap", "-q", "-o", path, "--", "/usr/bin/python3", "-c", test_serve_time.MARKS.replace("ROUNDS", "2000").replace("0.05", "0.3")],
                    check=True, timeout=120, env={**os.environ, "PYTHONMALLOC": "malloc"})
     in_browser("marks", browser, byteledger, tmp_path, str(path))
 

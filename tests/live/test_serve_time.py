@@ -83,15 +83,18 @@ def test_recordings_of_before_say_so(byteledger):
 
 
 MARKS = r"""
-import ctypes, time
+import ctypes, os, time
 mark = ctypes.CDLL(None).byteledger_heap_set_marker
 keep = []
 for number in (7, 8, 7, 9):
     assert mark(number) == 0
+    time.sleep(0.01)  # times are exact to a millisecond
     for i in range(ROUNDS):
         keep.append(bytearray(4000))
         bytearray(3000)
     time.sleep(0.05)
+time.sleep(0.4)
+os._exit(0)  # what is freed for an exit is not what this is about
 """
 
 
@@ -101,6 +104,7 @@ def marked(byteledger, installed, tmp_path_factory, request):
     path = tmp_path_factory.mktemp("marked") / "x.blt"
     subprocess.run([byteledger, "heap", "-q", "-o", path, "--", installed("python3"), "-c", MARKS.replace("ROUNDS", str(request.param))],
                    check=True, timeout=120, env={**os.environ, "PYTHONMALLOC": "malloc"})
+    path.with_suffix(".rounds").write_text(str(request.param), encoding="ascii")
     return path
 
 
@@ -199,3 +203,23 @@ def test_messages_and_log_lines_of_a_node_are_on_the_time_axis(byteledger, kinds
         assert sum(line["series"]["logs"]["last"]) == 0 and len(line["series"]["logs"]["last"]) == len(counts)
         few = server.get("timeline", series="messages", points=2)["series"]["messages"]["last"]
         assert sum(few) == sum(counts)
+
+
+def test_growth_between_marks(byteledger, marked):
+    rounds = int(marked.with_suffix(".rounds").read_text(encoding="ascii"))
+    with Server(byteledger, marked) as server:
+        marks = [flag["time_ns"] for flag in server.get("timeline")["flags"] if flag["kind"] == "mark"]
+        told = server.get("growth", marks="9,7,8", limit=10000)
+        assert told["time_ns"][:3] == [marks[0], marks[1], marks[3]] and len(told["time_ns"]) == 4  # in their order in time
+        rows = told["rows"]
+        assert {len(points) for points in rows["points"]} == {4} and {len(made) for made in rows["generations"]} == {3}
+        kept = max(zip(rows["live_bytes"], rows["generations"]))[1]
+        for made, times in zip(kept, (1, 2, 1)):  # 8 to 9 has the second 7 within
+            assert times * rounds * 4000 <= made < times * rounds * 4000 * 1.02 + 100_000, (kept, rounds)
+        # what came and went in between is in none of them
+        assert sum(map(sum, rows["generations"])) < 4 * rounds * 4000 * 1.2 + 500_000
+        assert "generations" not in server.get("growth")["rows"]
+        for words, sentence in (("marks=10", "no mark 10"), ("marks=x", "list of numbers"), ("marks=", "names no mark"),
+                                ("marks=" + ",".join("7" * 1 for _ in range(16)), "at most 15")):
+            status, _, body = server.ask("/api/v1/growth?" + words)
+            assert status == 400 and sentence in json.loads(body)["error"], (words, body)

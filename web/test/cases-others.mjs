@@ -165,6 +165,13 @@ export const cases = {
 		await act(page, () => row.getByRole("button").click());
 		assert.match(page.url(), /[?&]at=mark:8(&|$)/);
 		assert.equal(await total(page), held);
+		// growth from mark to mark: what was made in between and is still there
+		const growth = await open(`${url}#/growth?sort=live_bytes`);
+		await act(growth, () => growth.getByRole("button", { name: "between marks" }).click());
+		assert.match(growth.url(), /[?&]marks=7,8,9(&|$)/);
+		const heads = await growth.getByRole("columnheader").allInnerTexts();
+		assert.deepEqual(heads.filter((h) => h.includes("mark")), ["mark 7 to 8", "mark 8 to 9", "since mark 9"]);
+		await growth.screenshot({ path: join(out, "marks-growth.png") });
 		for (const [width, theme] of [[1440, "light"], [1440, "dark"], [390, "light"]]) {
 			const other = await open(`${url}#/flame?at=mark:8&series=rss,anon,file,heap`, { width, theme });
 			assert.equal(await total(other), held);

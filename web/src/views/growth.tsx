@@ -10,6 +10,7 @@ import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { frameFacts, regexOf } from "../parts/panel.tsx";
+import { clockOf } from "../parts/timeline.tsx";
 import type { ViewProps } from "./props.ts";
 import { useRows, type TableRow } from "./table.tsx";
 
@@ -20,6 +21,7 @@ interface GrowthColumns {
 	verdict: string[];
 	why: string[];
 	points: number[][];
+	generations?: number[][];
 }
 const g = (r: TableRow): GrowthColumns => r.page.rows as unknown as GrowthColumns;
 
@@ -47,7 +49,9 @@ export function Growth(props: ViewProps): JSX.Element {
 	const by = words.by === "stack" || words.by === "thread" ? words.by : (words.by ?? "function");
 	const sort = words.sort === "live_bytes" ? "live_bytes" : "bytes_per_hour";
 	const order = words.order === "asc" ? "asc" : "desc";
-	const path = api("growth", { ...words, by, limit: undefined, at: undefined, cost: undefined, inverted: undefined, base: undefined }, { sort, order, limit: 500 });
+	const path = api("growth", { ...words, by, limit: undefined, at: undefined, cost: undefined, inverted: undefined, base: undefined }, { sort, order, limit: 500, marks: words.marks });
+	const marks = [...(clockOf(props.timeline.data).marks?.keys() ?? [])].slice(0, 15);
+	const between = words.marks ? words.marks.split(",") : [];
 	const { answer, row, want, total } = useRows(path, props.stamp);
 	const [selected, setSelected] = useState(-1);
 	useEffect(() => setSelected(words.s && answer.data ? (answer.data.rows.key ?? []).indexOf(words.s) : -1), [words.s, answer.data]);
@@ -78,6 +82,11 @@ export function Growth(props: ViewProps): JSX.Element {
 		{ key: "bytes_per_hour", label: <Explained term="growth">per hour</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).bytes_per_hour[r.i], cell: (r) => <b class={verdictClass(g(r).verdict[r.i])}>{g(r).bytes_per_hour[r.i] === null ? "-" : signed(Math.round(g(r).bytes_per_hour[r.i]!), "bytes")}</b> },
 		{ key: "points", label: "live, over the range", width: "150px", cell: (r) => <Spark points={g(r).points[r.i]} width={120} height={22} colour={g(r).verdict[r.i] === "growing" ? theme.grown : theme.link} /> },
 		{ key: "live_bytes", label: <Explained term="live">live at its end</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).live_bytes[r.i], cell: (r) => bytes(g(r).live_bytes[r.i]) },
+		...between.map((name, i): Column<TableRow> => ({
+			key: `since-${name}`, width: "116px", right: true,
+			label: <span title="made in between, and live at the end">{i + 1 < between.length ? `mark ${name} to ${between[i + 1]}` : `since mark ${name}`}</span>,
+			text: (r) => g(r).generations?.[r.i]?.[i] ?? "", cell: (r) => bytes(g(r).generations?.[r.i]?.[i] ?? null),
+		})),
 		{ key: "verdict", label: "verdict", width: "90px", text: (r) => g(r).verdict[r.i], cell: (r) => <span class={verdictClass(g(r).verdict[r.i])}>{plain(g(r).verdict[r.i])}</span> },
 		{ key: "why", label: "because", width: "minmax(200px, 1.1fr)", text: (r) => g(r).why[r.i], cell: (r) => <span class="second" title={plain(g(r).why[r.i])}>{plain(g(r).why[r.i])}</span> },
 	];
@@ -99,8 +108,16 @@ export function Growth(props: ViewProps): JSX.Element {
 	});
 	return (
 		<Shown answer={answer}>
-			{() =>
-				total ? (
+			{() => (
+				<>
+					{marks.length > 0 && (
+						<div class="legend-row">
+							<button type="button" class={`small ${words.marks ? "on" : ""}`} aria-pressed={!!words.marks} title="what was made from each mark of the program to the next, and lives at the end" onClick={() => go({ marks: words.marks ? undefined : marks.join(",") })}>
+								between marks
+							</button>
+						</div>
+					)}
+					{total ? (
 					<Grid
 						columns={columns}
 						total={total}
@@ -118,8 +135,9 @@ export function Growth(props: ViewProps): JSX.Element {
 					<Empty>
 						<b>Nothing lived in this selection.</b>
 					</Empty>
-				)
-			}
+					)}
+				</>
+			)}
 		</Shown>
 	);
 }
