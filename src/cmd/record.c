@@ -106,6 +106,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &opt->serving;
+		if (!opt->snapshots)
+			state->child_inputs[1] = &opt->steering;
 		return 0;
 	case 'o':
 		opt->output = cmd_take_recording(arg);
@@ -302,9 +304,10 @@ int record_quietly(const char *output, char **argv, char *made, size_t size)
 
 int record_command(int argc, char **argv, const char *name, const char *doc, int snapshots)
 {
-	static const struct argp_child serving_child[] = { { &serving_argp, 0, NULL, 0 }, { 0 } };
+	const struct argp *last = snapshots ? NULL : &steering_argp;
+	const struct argp_child plain_children[] = { { &serving_argp }, { last }, { 0 } };
 	const struct argp plain = { .options = options,
-				    .children = serving_child,
+				    .children = plain_children,
 				    .parser = parse_option,
 				    .args_doc = snapshots ? NULL : "[--] PROGRAM [ARGS...]",
 				    .doc = snapshots ? NULL : doc };
@@ -319,6 +322,12 @@ int record_command(int argc, char **argv, const char *name, const char *doc, int
 	int rest;
 	if (cmd_parse(&argp, argc, argv, &rest, &opt) < 0)
 		return CMD_USAGE;
+	if (opt.steering.pid || opt.steering.what) {
+		struct err err = { 0 };
+		if (steer(&opt.steering, argv[rest], &err) == -EINVAL)
+			cmd_refuse(&err);
+		return err.code ? cmd_fail(&err) : CMD_OK;
+	}
 	if (rest >= argc)
 		return cmd_lacks_program("[--]");
 	cmd_status_is_programs();

@@ -10,13 +10,18 @@
 
 #include "base/outfile.h"
 #include "cmd/serving.h"
+#include "inject/steer.h"
 #include "query/limits.h"
 #include "query/suppress_files.h"
 #include "recorder/recorder.h"
 
+/* heap.c: `heap -p PID`, options that steer a recording that is made elsewhere */
+extern const struct argp steering_argp;
+
 struct record_opt {
 	/* first: the child parser's input */
 	struct serving_opt serving;
+	struct steering steering;
 	/* pattern; NULL = the default */
 	const char *output;
 	/* 0 = until the program ends */

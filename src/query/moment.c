@@ -102,7 +102,9 @@ static int no_mark(const struct query_time *time, const struct marks *marks, str
 	if (marks->unknown)
 		return err_hint(err, "its summary was written before marks were kept in it");
 	if (!marks->count)
-		return err_hint(err, "a program marks moments by byteledger_heap_set_marker()");
+		return err_hint(err, "'byteledger heap -p PID --mark N' marks moments, as "
+				     "byteledger_heap_set_marker() "
+				     "of the program does");
 	return err_hint(err, "it has %s%s", list,
 			i < marks->count || marks->total > marks->count ? " and others" : "");
 }

@@ -15,6 +15,7 @@
 #include "base/fileio.h"
 #include "proc/proc.h"
 #include "recorder/record.h"
+#include "wire/heap.h"
 #include "wire/heap_start.h"
 
 #define MS 1000000u
@@ -421,6 +422,30 @@ void record_await_room(struct record *rec)
 	rec->resume_next_ns = source_heap_now_ns(rec->heap) + rec->resume_wait_ns;
 }
 
+/*
+ * Somebody outside marks a moment, or wants what happened to stand in the file. Answered when the
+ * rings were drained and the file was @flushed since it was asked: with the next step.
+ */
+static int obey_steering(struct record *rec, int flushed, int64_t *pause)
+{
+	uint32_t number;
+	unsigned asked = source_heap_asked(rec->heap, &number);
+	if (!asked)
+		return 0;
+	if (rec->steer_seen == number && flushed) {
+		source_heap_answer(rec->heap, number);
+		return 0;
+	}
+	rec->flush_next_ns = 0;
+	*pause = 0;
+	if (rec->steer_seen == number)
+		return 0;
+	rec->steer_seen = number;
+	return asked & WIRE_STEER_MARK
+		       ? source_heap_put_mark(rec->heap, record_sink(rec), &rec->err)
+		       : 0;
+}
+
 /* What may have happened, case by case. */
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 int64_t record_step(struct record *rec)
@@ -472,6 +497,8 @@ int64_t record_step(struct record *rec)
 	}
 	if (exit_waits)
 		source_heap_exit_waits(rec->heap, 1);
+	if (rc == 0)
+		rc = obey_steering(rec, rec->flush_next_ns == now + FLUSH_NS, &pause);
 	if (rc == 0 && rec->failed && now >= rec->resume_next_ns)
 		rc = resume(rec, &state, now);
 	else if (rc == 0 && !rec->failed && record_is_full(rec))

@@ -190,6 +190,8 @@ struct record {
 	uint64_t news_ns;
 	/* asleep: its size as of the last look */
 	uint64_t idle_rss_bytes;
+	/* what was asked from outside last, see source_heap_asked() */
+	uint32_t steer_seen;
 	/* asleep: how long until its size is looked at again */
 	uint64_t rss_wait_ns;
 	/* once its exit hook ran: until the next look */

@@ -592,6 +592,26 @@ int source_heap_rss(struct source_heap *heap, struct sink *sink,
 	return heap_flush(heap);
 }
 
+int source_heap_put_mark(struct source_heap *heap, struct sink *sink, struct err *err)
+{
+	const struct wire_heap_header *header = heap->tables.header;
+	uint64_t asked = __atomic_load_n(&header->steer_ns, __ATOMIC_RELAXED);
+	uint64_t since = asked > header->start_ns ? asked - header->start_ns : 0;
+	heap->out.sink = sink;
+	heap->out.err = err;
+	/* anybody can write there: never before what was told, nor in the future */
+	if (since > heap->limit_ns)
+		since = heap->limit_ns;
+	if (since > heap->last_ns)
+		heap->last_ns = since;
+	struct event *ev = heap_next_event(heap, NULL);
+	if (!ev)
+		return err && err->code ? err->code : -EIO;
+	ev->kind = EVENT_MARK;
+	ev->value = __atomic_load_n(&header->steer_mark, __ATOMIC_RELAXED);
+	return heap_flush(heap);
+}
+
 int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, struct err *err)
 {
 	struct err local;

@@ -110,3 +110,19 @@ int source_heap_exit_waits(struct source_heap *heap, int done)
 	}
 	return 1;
 }
+
+unsigned source_heap_asked(const struct source_heap *heap, uint32_t *number)
+{
+	const struct wire_heap_header *header = heap->tables.header;
+	if (heap->tables.raw)
+		return 0;
+	*number = __atomic_load_n(&header->steer_asked, __ATOMIC_ACQUIRE);
+	if (*number == __atomic_load_n(&header->steer_done, __ATOMIC_RELAXED))
+		return 0;
+	return *number & ((1u << WIRE_STEER_BITS) - 1);
+}
+
+void source_heap_answer(struct source_heap *heap, uint32_t number)
+{
+	__atomic_store_n(&heap->tables.header->steer_done, number, __ATOMIC_RELEASE);
+}

@@ -139,6 +139,16 @@ uint64_t source_heap_bound_ns(const struct source_heap *heap);
  */
 int source_heap_exit_waits(struct source_heap *heap, int done);
 
+/**
+ * source_heap_asked() - what somebody outside asks this recording for (bits of enum wire_steer),
+ * with the number to answer by; 0: nothing. source_heap_answer() - it is done.
+ * source_heap_put_mark() - the mark that was asked for, at its moment or where events have come to
+ * by now. 0, or negative with @err.
+ */
+unsigned source_heap_asked(const struct source_heap *heap, uint32_t *number);
+void source_heap_answer(struct source_heap *heap, uint32_t number);
+int source_heap_put_mark(struct source_heap *heap, struct sink *sink, struct err *err);
+
 /** source_heap_detach() - tell the target to record no more; from then on no hook waits for us. */
 void source_heap_detach(struct source_heap *heap);
 

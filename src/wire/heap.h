@@ -239,6 +239,13 @@ enum wire_on_full { WIRE_FULL_WAIT = 0, WIRE_FULL_LIMIT = 1, WIRE_FULL_DROP = 2 
 /* NONE again where it failed, but after RAW, system calls by number, whose end nobody sees. */
 enum wire_exec { WIRE_EXEC_NONE = 0, WIRE_EXEC_ENTERED = 1, WIRE_EXEC_RAW = 2 };
 
+/* Bits of what a recorder is asked from outside; WIRE_STEER_BITS of them. */
+enum wire_steer {
+	WIRE_STEER_MARK = 1, /* record EVENT_MARK */
+	WIRE_STEER_SYNC = 2, /* everything that happened before stands in the file */
+};
+#define WIRE_STEER_BITS 2
+
 struct wire_heap_header {
 	/* set at layout time */
 	uint64_t magic;
@@ -361,6 +368,14 @@ struct wire_heap_header {
 	uint32_t stay_awake;
 	/* 1 = it has ended but for waiting for @last_block */
 	uint32_t exit_waits;
+	/*
+	 * who steers from another process (inject/steer.h) writes a mark's number and its moment
+	 * (CLOCK_MONOTONIC), then @steer_asked: enum wire_steer below a number that is new. The
+	 * recorder sets @steer_done to that once it is done
+	 */
+	uint32_t steer_mark;
+	uint64_t steer_ns;
+	uint32_t steer_asked, steer_done;
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 
