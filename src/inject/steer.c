@@ -113,7 +113,7 @@ int steer(const struct steering *s, const char *program, struct err *err)
 	if (!h.at && rc < 0)
 		return rc;
 	if (!h.at) {
-		err_set(err, -ENOTCONN, "nothing records process %d", (int)s->pid);
+		err_set(err, -ENOMSG, "nothing records process %d", (int)s->pid);
 		return err_hint(err, "'byteledger run -- PROGRAM' starts one that is recorded");
 	}
 	rc = 0;

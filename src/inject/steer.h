@@ -26,7 +26,7 @@ struct steering {
  * thread's next one on. A mark and what happened before stand in the file when this returns: some
  * milliseconds, two seconds where the program sleeps. Return: 0, or a negative errno with @err:
  * -EINVAL (nothing is asked, or nobody, or a @program to start stands beside it), -ESRCH (no such
- * process), -EPERM, -ENOTCONN (nothing records it), -ETIMEDOUT (its recorder does not answer).
+ * process), -EPERM, -ENOMSG (nothing records it), -ETIMEDOUT (its recorder does not answer).
  */
 int steer(const struct steering *s, const char *program, struct err *err);
 
