@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "proc/smaps.h"
 #include "proc/target.h"
+#include "proc/threads.h"
 #include "wire/heap.h"
 #include "wire/heap_start.h"
 
@@ -20,6 +21,8 @@
 
 struct header {
 	const struct target *target;
+	/* its id as it sees itself: a forked child has its parent's header, too */
+	uint32_t own_id;
 	uint64_t at;
 	struct wire_heap_header is;
 };
@@ -32,7 +35,8 @@ static int find_header(void *ctx, struct region *r)
 	    r->end - r->start < sizeof(h->is) ||
 	    target_read(h->target, r->start, &h->is, sizeof(h->is)) != sizeof(h->is) ||
 	    h->is.magic != WIRE_HEAP_MAGIC || h->is.version != WIRE_HEAP_VERSION ||
-	    h->is.header_bytes != sizeof(h->is) || h->is.detach || !h->is.recorder_pid)
+	    h->is.header_bytes != sizeof(h->is) || h->is.detach || !h->is.recorder_pid ||
+	    h->is.target_pid != h->own_id)
 		return 0;
 	h->at = r->start;
 	return 1;
@@ -76,7 +80,9 @@ static int ask(const struct header *h, unsigned asked, uint32_t mark, struct err
 		if (clock_ns(CLOCK_MONOTONIC) - began > ANSWER_NS) {
 			err_set(err, -ETIMEDOUT, "the recorder of process %d does not answer",
 				(int)h->target->pid);
-			return err_hint(err, "is it stopped, or is another one steering?");
+			return err_hint(
+				err,
+				"is it stopped, is its disk full, or is another one steering?");
 		}
 		nanosleep(&soon, NULL);
 	}
@@ -108,8 +114,10 @@ int steer(const struct steering *s, const char *program, struct err *err)
 	int rc = bad(s, program, err);
 	if (rc == 0)
 		rc = target_open(&target, s->pid, err);
-	if (rc == 0)
+	if (rc == 0) {
+		h.own_id = (uint32_t)threads_own_id(&target, s->pid);
 		rc = maps_each(&target, find_header, &h, &reading, err);
+	}
 	if (!h.at && rc < 0)
 		return rc;
 	if (!h.at) {

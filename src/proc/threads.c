@@ -36,8 +36,7 @@ static int stack_pointer(const struct target *target, pid_t tid, uint64_t *sp)
 	return 0;
 }
 
-/** namespace_tid() - the last number of NSpid: the id inside the target's own PID namespace. */
-static pid_t namespace_tid(const struct target *target, pid_t tid)
+pid_t threads_own_id(const struct target *target, pid_t tid)
 {
 	char path[48], text[4096];
 	snprintf(path, sizeof(path), "task/%d/status", (int)tid);
@@ -90,7 +89,7 @@ int threads_read(const struct target *target, threads_facts_fn facts, struct thr
 	}
 	struct thread_stack *list = NULL;
 	size_t used = 0, cap = 0;
-	int pointers = 1, in_namespace = namespace_tid(target, target->pid) != target->pid;
+	int pointers = 1, in_namespace = threads_own_id(target, target->pid) != target->pid;
 	for (struct dirent *entry; used < THREADS_MAX && (entry = readdir(dir)) != NULL;) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 		if (tid <= 0)
@@ -116,7 +115,7 @@ int threads_read(const struct target *target, threads_facts_fn facts, struct thr
 		if (got > 0 && thread.name[got - 1] == '\n')
 			thread.name[got - 1] = '\0';
 		if (in_namespace)
-			thread.ns_tid = namespace_tid(target, tid);
+			thread.ns_tid = threads_own_id(target, tid);
 		if (pointers && stack_pointer(target, tid, &thread.stack_pointer) == -EPERM)
 			pointers = 0; /* not for this user: asking 10,000 times does not help */
 		list[used++] = thread;

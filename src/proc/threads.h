@@ -34,6 +34,9 @@ struct thread_stack {
 
 #define THREADS_MAX 65536u
 
+/** threads_own_id() - @tid of @target as that sees it, in its own PID namespace. */
+pid_t threads_own_id(const struct target *target, pid_t tid);
+
 /**
  * threads_read() - every thread with its name and, where it is blocked and may be read, its stack
  * pointer; by tid, malloc'd. Some 15 us a thread. Where one runs @facts (may be NULL) is asked.

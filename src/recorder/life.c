@@ -424,13 +424,14 @@ void record_await_room(struct record *rec)
 
 /*
  * Somebody outside marks a moment, or wants what happened to stand in the file. Answered when the
- * rings were drained and the file was @flushed since it was asked: with the next step.
+ * rings were drained and the file was @flushed since it was asked: with the next step. Not while
+ * nothing can be written: who waits is told that nobody answers.
  */
 static int obey_steering(struct record *rec, int flushed, int64_t *pause)
 {
 	uint32_t number;
 	unsigned asked = source_heap_asked(rec->heap, &number);
-	if (!asked)
+	if (!asked || rec->failed)
 		return 0;
 	if (rec->steer_seen == number && flushed) {
 		source_heap_answer(rec->heap, number);

@@ -118,3 +118,68 @@ def test_who_cannot_be_steered_is_told(byteledger, recorded):
     recorded.phase(4)
     recorded.end()
     assert recorded.large() == 4
+
+
+FORKS = """
+import os, sys
+child = os.fork()
+if child:
+    print(os.getpid(), child, flush=True)
+    sys.stdin.readline()
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+else:
+    while True:
+        os.read(0, 0)
+        __import__("time").sleep(1)
+"""
+
+
+def test_a_forked_child_is_not_taken_for_its_parent(byteledger, installed, tmp_path):
+    """It has its parent's shared memory, but nobody records it."""
+    path = str(tmp_path / "x.blt")
+    recorder = subprocess.Popen([byteledger, "heap", "-q", "-o", path, "--", installed("python3"), "-c", FORKS], text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        parent, child = recorder.stdout.readline().split()
+
+        def steer(pid, mark):
+            return subprocess.run([byteledger, "heap", "-p", pid, "--mark", mark], capture_output=True, text=True, timeout=30)
+
+        done = steer(child, "7")
+        assert done.returncode == 1 and f"nothing records process {child}" in done.stderr, done
+        assert steer(parent, "8").returncode == 0
+    finally:
+        recorder.communicate("\n", timeout=30)
+    done = subprocess.run([byteledger, "report", path, "--at", "mark:7"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "8" in done.stderr and "7" in done.stderr, done
+
+
+FILLS = """
+import os, random
+print("ready", flush=True)
+while os.read(0, 1):
+    for i in range(400000):
+        bytearray(random.randrange(600, 90000))
+    print("done", flush=True)
+"""
+
+
+def test_nothing_is_answered_while_the_disk_is_full(byteledger, installed, tmp_path):
+    wrap = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=256k none "$1" && shift && exec "$@"', "sh", str(tmp_path)]
+    if subprocess.run([*wrap, "true"], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    recorder = subprocess.Popen([*wrap, byteledger, "heap", "-q", "-o", str(tmp_path / "x.blt"), "--", installed("python3"), "-c", FILLS], text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONMALLOC": "malloc"})
+    try:
+        assert recorder.stdout.readline() == "ready\n"
+        with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children", encoding="ascii") as f:
+            pid = f.read().split()[0]
+        recorder.stdin.write("x")
+        recorder.stdin.flush()
+        assert recorder.stdout.readline() == "done\n"
+        done = subprocess.run([byteledger, "heap", "-p", pid, "--sync"], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1 and "is its disk full" in done.stderr, done
+    finally:
+        _, told = recorder.communicate(timeout=60)
+    assert "No space left" in told
