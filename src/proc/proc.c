@@ -59,13 +59,30 @@ static ssize_t read_of(pid_t pid, pid_t tid, const char *name, char *text, size_
 	return fileio_text(AT_FDCWD, path, text, size);
 }
 
+/*
+ * `status` tells a process's groups before its memory: who is in some hundreds of them has a longer
+ * one.
+ */
+#define STATUS_USUAL 4096
+#define STATUS_MOST (1u << 20) /* 65,536 groups of eleven letters are 704 KiB */
+
+static void free_text(char **text)
+{
+	free(*text);
+}
+
 int proc_peak_rss(pid_t pid, uint64_t *bytes)
 {
-	char text[4096];
+	char usual[STATUS_USUAL], *text = usual;
+	CLEANUP(free_text) char *all = NULL;
 	const char *line;
 	unsigned long long kib;
 	for (pid_t tid = 0;;) {
-		ssize_t got = read_of(pid, tid, "status", text, sizeof(text));
+		ssize_t got = read_of(pid, tid, "status", usual, sizeof(usual));
+		if (got == sizeof(usual) - 1 && (all || (all = malloc(STATUS_MOST)))) {
+			text = all;
+			got = read_of(pid, tid, "status", all, STATUS_MOST);
+		}
 		if (got < 0)
 			return (int)got;
 		line = strstr(text, "\nVmHWM:");
@@ -219,13 +236,20 @@ static int parse_status(const char *text, struct proc_resident *r)
 
 int proc_gauge_resident(struct proc_gauge *gauge, struct proc_resident *resident)
 {
-	char text[4096];
-	ssize_t got = gauge_read(gauge, "status", &gauge->status, text, sizeof(text));
+	char usual[STATUS_USUAL], *text = usual;
+	CLEANUP(free_text) char *all = NULL;
+	size_t size = sizeof(usual);
+	ssize_t got = gauge_read(gauge, "status", &gauge->status, text, size);
+	if (got == STATUS_USUAL - 1 && (all = malloc(STATUS_MOST))) {
+		text = all;
+		size = STATUS_MOST;
+		got = gauge_read(gauge, "status", &gauge->status, text, size);
+	}
 	int rc = got < 0 ? (int)got : parse_status(text, resident);
 	pid_t tid = rc == -ENODATA ? proc_living_thread(gauge->pid) : 0;
 	if (!tid)
 		return rc;
-	got = read_of(gauge->pid, tid, "status", text, sizeof(text));
+	got = read_of(gauge->pid, tid, "status", text, size);
 	return got < 0 ? (int)got : parse_status(text, resident);
 }
 

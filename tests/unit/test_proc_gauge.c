@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What says whether a process has done anything: of a child that waits, touches a page, computes, one at a time. */
+#include <grp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -105,11 +106,45 @@ static void what_resident_memory_consists_of_is_of_one_reading(void **state)
 	proc_gauge_fini(&gauge);
 }
 
+static void who_is_in_many_groups_has_memory_too(void **state)
+{
+	(void)state;
+	enum { GROUPS = 2000 };
+	static gid_t groups[GROUPS];
+	int to[2], from[2];
+	char ready;
+	for (unsigned i = 0; i < GROUPS; i++)
+		groups[i] = 1900000000u + i;
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		ready = setgroups(GROUPS, groups) == 0;
+		_exit(write(from[1], &ready, 1) != 1 || read(to[0], &ready, 1) < 0);
+	}
+	assert_int_equal(read(from[0], &ready, 1), 1);
+	struct proc_gauge gauge = { .pid = pid };
+	struct proc_resident resident = { 0 };
+	uint64_t peak = 0;
+	int rc = proc_gauge_resident(&gauge, &resident), peak_rc = proc_peak_rss(pid, &peak);
+	proc_gauge_fini(&gauge);
+	close(to[1]);
+	close(to[0]);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (!ready) /* only root may be in as many as it likes */
+		skip();
+	assert_int_equal(rc, 0);
+	assert_int_equal(peak_rc, 0);
+	assert_true(resident.anon_bytes && resident.memory.rss_bytes && peak);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fault_and_time_on_a_processor_are_told_apart_from_sleep),
 		cmocka_unit_test(what_resident_memory_consists_of_is_of_one_reading),
+		cmocka_unit_test(who_is_in_many_groups_has_memory_too),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
