@@ -340,6 +340,7 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 	l->samples = samples_new(err);
 	l->opt.sampler.kernel_pids = list.count;
 	l->opt.sampler.windows = a->budget > 0 && !a->leaks && !a->output && !a->kernel;
+	l->opt.sampler.family = targets_follow(a->targets);
 	l->sampler = l->samples ? sampler_new(&a->sampler, err) : NULL;
 	if (!l->sampler)
 		return err->code;

@@ -169,6 +169,8 @@ static void choose_programs(struct sampler *s, int session)
 	if (track && session)
 		bpf_program__set_expected_attach_type(k->progs.sample_session,
 						      SAMPLER_ATTACH_SESSION);
+	if (track && session && s->opt.family)
+		bpf_program__set_expected_attach_type(k->progs.sample_free, SAMPLER_ATTACH_MULTI);
 }
 
 static int set_up(struct sampler *s, int session)

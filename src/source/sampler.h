@@ -36,6 +36,11 @@ struct sampler_opt {
 	int events;
 	/* for sampler_activity_*() */
 	int windows;
+	/*
+	 * processes whose children are added, too: what stays in is by links of many probes, which
+	 * go in a fraction of the time. Children that are not added pay for them.
+	 */
+	int family;
 	/* as on kernels before 6.13 */
 	int no_session;
 	/* the kernel's own allocations, no process's */

@@ -108,39 +108,46 @@ static void sort_links(struct sampler *s)
 
 #define ENDERS_MAX 32u
 
+enum { ALLOCS_ALONE = 1, FREES_ALONE = 2, ALL_LINKS = 3 };
+
 /* Links that several threads end, each the next one. */
 struct enders {
-	struct sampler *sampler;
-	int is_free;
-	uint32_t next;
+	struct sampler_link *links;
+	uint32_t count, next;
+	int which, hurries;
 };
+
+static int is_of(const struct sampler_link *link, int which)
+{
+	return ((link->is_free ? FREES_ALONE : ALLOCS_ALONE) & which) != 0;
+}
 
 static void *end_some(void *ctx)
 {
 	struct enders *e = ctx;
-	struct sampler *s = e->sampler;
 	uint32_t i;
-	if (s->hurries)
+	if (e->hurries)
 		hurry(1); /* a new thread is as patient as all are */
-	while ((i = __atomic_fetch_add(&e->next, 1, __ATOMIC_RELAXED)) < s->link_count)
-		if (s->links[i].is_free == e->is_free)
-			end_link(&s->links[i]);
+	while ((i = __atomic_fetch_add(&e->next, 1, __ATOMIC_RELAXED)) < e->count)
+		if (is_of(&e->links[i], e->which))
+			end_link(&e->links[i]);
 	return NULL;
 }
 
 /*
  * A link takes its probes out at once and then waits, some 40 ms. One after the other, a family of
  * processes would be rid of its last probe after seconds and pay for it until then; so they wait
- * side by side. Without threads it takes the longer time.
+ * side by side. Without threads it takes the longer time. A perf event waits while it holds a lock
+ * of all tracing (event_mutex), so side by side is no faster for those: 0.1 s each.
  */
-static void end_side_by_side(struct sampler *s, int is_free)
+static void end_side_by_side(struct sampler_link *links, uint32_t of, int which, int hurries)
 {
-	struct enders e = { .sampler = s, .is_free = is_free };
+	struct enders e = { .links = links, .count = of, .which = which, .hurries = hurries };
 	pthread_t threads[ENDERS_MAX];
-	uint32_t links = 0, count = 0;
-	for (uint32_t i = 0; i < s->link_count; i++)
-		links += s->links[i].is_free == is_free;
-	while (count < ENDERS_MAX && count + 1 < links &&
+	uint32_t wanted = 0, count = 0;
+	for (uint32_t i = 0; i < of; i++)
+		wanted += is_of(&links[i], which) != 0;
+	while (count < ENDERS_MAX && count + 1 < wanted &&
 	       pthread_create(&threads[count], NULL, end_some, &e) == 0)
 		count++;
 	end_some(&e);
@@ -152,8 +159,8 @@ static void end_side_by_side(struct sampler *s, int is_free)
 void sampler_pause(struct sampler *s)
 {
 	sort_links(s);
-	for (int is_free = 0; is_free <= 1; is_free++)
-		end_side_by_side(s, is_free);
+	end_side_by_side(s->links, s->link_count, ALLOCS_ALONE, s->hurries);
+	end_side_by_side(s->links, s->link_count, FREES_ALONE, s->hurries);
 	s->link_count = 0;
 	s->held = 1;
 	if (s->hurries)
@@ -164,8 +171,7 @@ void sampler_pause(struct sampler *s)
 static void *reap(void *ctx)
 {
 	struct sampler_reaped *r = ctx;
-	for (uint32_t i = 0; i < r->count; i++)
-		end_link(&r->links[i]);
+	end_side_by_side(r->links, r->count, ALL_LINKS, 0);
 	return NULL;
 }
 
@@ -301,6 +307,14 @@ static int attach_usdt(struct sampler *s, uint32_t pid, const struct sampler_fun
 	return attach_one(s, s->skeleton->progs.sample_usdt, pid, f, 0, err);
 }
 
+static int is_refused_with(const struct multi_attr *attr, int error)
+{
+	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, attr, sizeof(*attr));
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 && errno == error;
+}
+
 int sampler_links_many(struct sampler *s)
 {
 	uint64_t offset = 0;
@@ -313,27 +327,34 @@ int sampler_links_many(struct sampler *s)
 		.offsets = (uint64_t)(uintptr_t)&offset,
 		.count = 1,
 	};
-	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
-	if (fd >= 0)
-		close(fd);
 	/* a folder is no file to probe; who does not know the link at all says something else */
-	return fd < 0 && errno == EBADF;
+	if (!is_refused_with(&attr, EBADF))
+		return 0;
+	/* before 6.10 one thread alone would be probed, which sees no harm in this number */
+	attr.pid = (uint32_t)-1;
+	return is_refused_with(&attr, EINVAL);
 }
 
-/* All of one file's allocations by one link. */
+static int is_alike(const struct sampler_function *a, const struct sampler_function *b)
+{
+	return !a->is_usdt && !a->is_free == !b->is_free && !strcmp(a->attach, b->attach);
+}
+
+/* All of one file's allocations, or frees, by one link, if that of @first is the first of them. */
 static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t type, uint32_t pid,
-		       const struct sampler_functions *all, const char *file, struct err *err)
+		       const struct sampler_functions *all, size_t first, struct err *err)
 {
 	uint64_t *offsets = calloc(all->count, sizeof(*offsets));
 	uint64_t *cookies = calloc(all->count, sizeof(*cookies));
-	const struct sampler_function *example = NULL;
+	const struct sampler_function *example = &all->all[first];
 	uint32_t count = 0;
 	int rc = offsets && cookies ? 0 : err_set(err, -ENOMEM, "cannot list probes");
 	for (size_t i = 0; !rc && i < all->count; i++) {
 		const struct sampler_function *f = &all->all[i];
-		if (f->is_free || f->is_usdt || strcmp(f->attach, file))
+		if (!is_alike(f, example))
 			continue;
-		example = f;
+		if (i < first)
+			break; /* its link has this one, too */
 		offsets[count] = f->file_at;
 		cookies[count++] = cookie_of(f);
 	}
@@ -342,13 +363,14 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 		struct multi_attr attr = {
 			.prog_fd = (uint32_t)bpf_program__fd(program),
 			.attach_type = type,
-			.path = (uint64_t)(uintptr_t)file,
+			.path = (uint64_t)(uintptr_t)example->attach,
 			.offsets = (uint64_t)(uintptr_t)offsets,
 			.cookies = (uint64_t)(uintptr_t)cookies,
 			.count = count,
 			.pid = pid,
 		};
 		link->pid = pid;
+		link->is_free = (uint8_t)example->is_free;
 		link->number = example->number;
 		link->fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 		if (link->fd < 0) {
@@ -364,15 +386,6 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 	return rc;
 }
 
-static int first_of_file(const struct sampler_functions *all, size_t i)
-{
-	for (size_t k = 0; k < i; k++)
-		if (!all->all[k].is_free && !all->all[k].is_usdt &&
-		    !strcmp(all->all[k].attach, all->all[i].attach))
-			return 0;
-	return !all->all[i].is_free;
-}
-
 static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions *all,
 		      struct err *err)
 {
@@ -384,6 +397,9 @@ static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions 
 	for (size_t i = 0; !rc && i < all->count; i++)
 		if (all->all[i].is_usdt && all->all[i].is_free && s->opt.track)
 			rc = attach_usdt(s, pid, &all->all[i], err);
+		else if (all->all[i].is_free && s->session && s->opt.family)
+			rc = attach_many(s, k->progs.sample_free, SAMPLER_ATTACH_MULTI, pid, all, i,
+					 err);
 		else if (all->all[i].is_free && s->opt.track)
 			rc = attach_one(s, k->progs.sample_free, pid, &all->all[i], 0, err);
 	for (size_t i = 0; !rc && i < all->count; i++) {
@@ -392,16 +408,14 @@ static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions 
 			continue;
 		if (f->is_usdt)
 			rc = attach_usdt(s, pid, f, err);
-		else if (!s->opt.track && !(s->windows && s->multi)) {
+		else if (!s->opt.track && !(s->multi && (s->windows || s->opt.family))) {
 			rc = attach_one(s, k->progs.sample_call, pid, f, 0, err);
 		} else if (!s->opt.track) {
-			if (first_of_file(all, i))
-				rc = attach_many(s, k->progs.sample_call_multi,
-						 SAMPLER_ATTACH_MULTI, pid, all, f->attach, err);
+			rc = attach_many(s, k->progs.sample_call_multi, SAMPLER_ATTACH_MULTI, pid,
+					 all, i, err);
 		} else if (s->session) {
-			if (first_of_file(all, i))
-				rc = attach_many(s, k->progs.sample_session, SAMPLER_ATTACH_SESSION,
-						 pid, all, f->attach, err);
+			rc = attach_many(s, k->progs.sample_session, SAMPLER_ATTACH_SESSION, pid,
+					 all, i, err);
 		} else {
 			rc = attach_one(s, k->progs.sample_begin, pid, f, 0, err);
 			if (!rc)
@@ -512,7 +526,7 @@ static int exchange_links(struct sampler *s)
 	let_wait(s, WIRE_SAMPLE_MULTI_WAITS);
 	memcpy(kept, s->links + old, added * sizeof(*kept));
 	s->link_count = old;
-	end_side_by_side(s, 0);
+	end_side_by_side(s->links, s->link_count, ALLOCS_ALONE, s->hurries);
 	memcpy(s->links, kept, added * sizeof(*kept));
 	s->link_count = added;
 	free(kept);
@@ -524,7 +538,7 @@ int sampler_keep(struct sampler *s)
 {
 	if (s->held || !s->windows || s->opt.track || has_usdt(s))
 		return -ENOTSUP;
-	int rc = s->multi ? exchange_links(s) : 0;
+	int rc = s->multi && !s->opt.family ? exchange_links(s) : 0;
 	if (rc < 0)
 		return rc;
 	if (s->hurries)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteledger sample --follow-children`: a family of many is let go within seconds, also where the recorder is killed as it does so."""
+import json
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from test_sampler import go, pytestmark, running, sampling, text_of  # noqa: F401
+
+CHILDREN = 48
+FAMILY = """import os, sys
+sys.stdin.readline()
+go, told = os.pipe()
+children = []
+for _ in range(int(sys.argv[1])):
+    pid = os.fork()
+    if not pid:
+        os.close(told)
+        os.read(go, 1)
+        kept = [bytearray(5000) for _ in range(100)]
+        os._exit(len(kept) != 100)
+    children.append(pid)
+print(*children, flush=True)
+sys.stdin.readline()
+os.close(told)
+print(sum(os.waitpid(pid, 0)[1] == 0 for pid in children), flush=True)
+"""
+
+
+def probed(pids, clean):
+    return [pid for pid in pids if text_of(pid) != clean]
+
+
+@pytest.mark.parametrize("options", [(), ("--leaks",)], ids=["calls", "leaks"])
+@pytest.mark.parametrize("killed", [False, True], ids=["ends", "is killed as it ends"])
+def test_a_family_is_let_go_in_seconds_when_byteledger(byteledger, killed, options):
+    """A perf event for each function of each process takes 0.1 s to close, whoever waits beside it: 340 of them half a minute."""
+    clean = text_of(os.getpid())
+    with running(sys.executable, "-c", FAMILY, str(CHILDREN)) as p, \
+            sampling(byteledger, "-p", p.pid, "--follow-children", "--budget", "0", "--jsonl", "--interval", "200ms", *options) as s:
+        go(p)
+        family = {p.pid, *map(int, p.stdout.readline().split())}
+        until = time.monotonic() + 60
+        while not family <= {one["pid"] for one in json.loads(s.stdout.readline())["processes"]}:
+            assert time.monotonic() < until, "children are not followed"
+        assert len(probed(family, clean)) == CHILDREN + 1
+        begun = time.monotonic()
+        s.send_signal(signal.SIGINT)
+        if killed:
+            time.sleep(0.1)
+            s.kill()
+        s.communicate(timeout=120)
+        took = time.monotonic() - begun
+        assert s.returncode == (-signal.SIGKILL if killed else 0)
+        while probed(family, clean) and time.monotonic() < begun + 12:
+            time.sleep(0.05)
+        assert not probed(family, clean), "probes are left"
+        assert took < 12, f"{took:.1f} s to let {CHILDREN} children go"
+        go(p)
+        assert p.stdout.readline() == f"{CHILDREN}\n", "children died"
