@@ -17,13 +17,18 @@ enum topic {
 	TOPIC_GENERATION = 2,
 	TOPIC_LOST = 4,
 	TOPIC_ENDED = 8,
-	TOPIC_ALERT = 16
+	TOPIC_ALERT = 16,
+	TOPIC_MARK = 32
 };
+
+#define MARKS_TOLD 32u /* at once, the newest: the timeline has all of them */
 
 struct followed {
 	size_t source;
 	uint64_t number, lost;
-	int ended;
+	/* of the marks that are kept, those that were told */
+	uint32_t marks;
+	int ended, looked;
 };
 
 struct events {
@@ -83,6 +88,25 @@ static void put_sample(struct events *e, const struct followed *f, const struct 
 	put_event(e, out, "sample", data);
 }
 
+/** put_marks() - those that came since the last look; what was there before is in the timeline. */
+static void put_marks(struct events *e, struct followed *f, const struct snap *snap,
+		      struct buf *out)
+{
+	const struct marks *marks = prof_marks(snap_prof(snap));
+	uint32_t i = f->looked ? f->marks : marks->count;
+	f->looked = 1;
+	f->marks = marks->count; /* fewer than before: it was full, repeated numbers went */
+	if (i + MARKS_TOLD < marks->count)
+		i = marks->count - MARKS_TOLD;
+	for (; i < marks->count && e->topics & TOPIC_MARK; i++) {
+		char data[128];
+		snprintf(data, sizeof(data), "{\"source\":%zu,\"time_ns\":%llu,\"value\":%llu}",
+			 f->source, (unsigned long long)marks->at[i].time_ns,
+			 (unsigned long long)marks->at[i].value);
+		put_event(e, out, "mark", data);
+	}
+}
+
 static void look(struct events *e, struct followed *f, struct buf *out)
 {
 	const struct shelf_item *item = shelf_at(e->shelf, f->source);
@@ -103,6 +127,7 @@ static void look(struct events *e, struct followed *f, struct buf *out)
 		put_event(e, out, "generation", data);
 	}
 	f->number = snap_number(snap);
+	put_marks(e, f, snap, out);
 	if (e->topics & TOPIC_SAMPLE)
 		put_sample(e, f, snap, &totals, out);
 	if (e->topics & TOPIC_LOST)
@@ -164,11 +189,9 @@ static int parse_topics(const char *text, unsigned *topics, struct err *err)
 	static const struct {
 		const char *name;
 		unsigned bit;
-	} all[] = { { "sample", TOPIC_SAMPLE },
-		    { "generation", TOPIC_GENERATION },
-		    { "lost", TOPIC_LOST },
-		    { "ended", TOPIC_ENDED },
-		    { "alert", TOPIC_ALERT } };
+	} all[] = { { "sample", TOPIC_SAMPLE }, { "generation", TOPIC_GENERATION },
+		    { "lost", TOPIC_LOST },     { "ended", TOPIC_ENDED },
+		    { "alert", TOPIC_ALERT },   { "mark", TOPIC_MARK } };
 	*topics = text ? 0 : ~0u;
 	while (text && *text) {
 		size_t len = strcspn(text, ","), i = 0;
@@ -177,8 +200,8 @@ static int parse_topics(const char *text, unsigned *topics, struct err *err)
 			i++;
 		if (i == ARRAY_LEN(all))
 			return err_set(err, -EINVAL,
-				       "'topics' is a list of sample, generation, lost, ended and "
-				       "alert, not '%.40s'",
+				       "'topics' is a list of sample, generation, lost, ended, "
+				       "alert and mark, not '%.40s'",
 				       text);
 		*topics |= all[i].bit;
 		text += len + (text[len] == ',');

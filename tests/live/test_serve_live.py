@@ -87,6 +87,81 @@ def test_a_recording_is_followed_while_it_is_written(byteledger, tmp_path, insta
         recorder.wait()
 
 
+GROWS = """
+import mmap, sys, time
+kept = []
+for _ in range(400):
+    kept.append(bytearray(100_000))
+    shared = mmap.mmap(-1, 1 << 20)
+    shared.write(bytes(1 << 20))
+    kept.append(shared)
+    time.sleep(0.1)
+"""
+
+
+def test_marks_and_what_rss_consists_of_come_live(byteledger, tmp_path, installed):
+    """A mark that is set from outside is an event and a flag within two seconds, while the series go on."""
+    recorder = subprocess.Popen([byteledger, "run", "-q", "-o", str(tmp_path / "x.blt"), "--serve", "127.0.0.1:0", "--", installed("python3"), "-c", GROWS],
+                                stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONMALLOC": "malloc"})
+    try:
+        line = ""
+        while "serving" not in line:
+            line = recorder.stderr.readline()
+            assert line
+        url = re.search(r"http://\S+/", line)[0]
+
+        def children():
+            for task in os.listdir(f"/proc/{recorder.pid}/task"):
+                with open(f"/proc/{recorder.pid}/task/{task}/children", encoding="ascii") as f:
+                    yield from f.read().split()
+
+        def timeline():
+            with urllib.request.urlopen(url + "api/v1/timeline", timeout=10) as answer:
+                return json.loads(answer.read())
+
+        def steer(number):
+            assert subprocess.run([byteledger, "heap", "-p", pid, "--mark", str(number)], timeout=30).returncode == 0
+            return time.monotonic()
+
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            time.sleep(0.2)
+            with contextlib.suppress(urllib.error.HTTPError, urllib.error.URLError, KeyError):
+                if len(timeline()["series"]["anon"]["last"]) > 3:
+                    break
+        pid = next(children())
+        steer(6)  # before anybody listens: in the timeline, no event
+        time.sleep(2)
+        first = timeline()
+        assert [flag["value"] for flag in first["flags"] if flag["kind"] == "mark"] == [6]
+        marks, asked = [], None
+        with urllib.request.urlopen(url + "api/v1/events?topics=mark,sample", timeout=10) as stream:
+            event, deadline = None, time.monotonic() + 15
+            while len(marks) < 2 and time.monotonic() < deadline:
+                told = stream.readline().decode().rstrip()
+                event = told[7:] if told.startswith("event: ") else event
+                if not told.startswith("data: "):
+                    continue
+                if event == "sample" and asked is None:
+                    steer(7)
+                    asked = steer(8)
+                elif event == "mark":
+                    marks.append(json.loads(told[6:]))
+                    assert time.monotonic() - asked < 2
+        assert [mark["value"] for mark in marks] == [7, 8] and marks[0]["source"] == 0
+        later = timeline()
+        assert [(flag["time_ns"], flag["value"]) for flag in later["flags"] if flag["kind"] == "mark"][1:] == [
+            (mark["time_ns"], mark["value"]) for mark in marks]
+        for name in ("anon", "file", "shmem", "swap"):
+            assert len(later["series"][name]["last"]) == len(later["time_ns"]), name
+        for name in ("anon", "shmem"):
+            assert later["series"][name]["last"][-1] > first["series"][name]["last"][-1], name
+    finally:
+        recorder.kill()
+        recorder.wait()
+        recorder.stderr.close()
+
+
 def test_a_command_that_records_serves_what_it_records(byteledger, tmp_path, installed):
     (tmp_path / "live.c").write_text(LIVE.replace("1000000", "3000"))
     subprocess.run([installed("cc"), "-o", str(tmp_path / "live"), str(tmp_path / "live.c")], check=True)

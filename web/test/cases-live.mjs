@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recordings that are being written: followed once a second, frozen, stale, broken off; many tabs.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -116,6 +116,15 @@ export const cases = {
 			assert.ok(seen.length >= 4 && seen.length <= 9, JSON.stringify(seen));
 			assert.ok((await boxes(page)).length > 0);
 			await page.screenshot({ path: join(out, "live.png") });
+			// marked from outside: a flag on the time axis, without a reload
+			const flags = page.locator(".flag.mark button");
+			assert.equal(await flags.count(), 0);
+			assert.equal(spawnSync(byteledger, ["heap", "-p", String(r.target), "--mark", "7"]).status, 0);
+			const marked = Date.now();
+			await until(async () => (await flags.count()) === 1, 2000, "the mark is not on the time axis");
+			figures.mark_shown_after_ms = Date.now() - marked;
+			assert.match(await flags.first().getAttribute("aria-label"), /^mark 7 /);
+			await page.screenshot({ path: join(out, "live-mark.png") });
 			// frozen by a key: the picture stays while the recording goes on
 			await key(page, " ");
 			assert.match(await state(page), /^frozen at .* behind$/);

@@ -172,6 +172,9 @@ export const cases = {
 		const heads = await growth.getByRole("columnheader").allInnerTexts();
 		assert.deepEqual(heads.filter((h) => h.includes("mark")), ["mark 7 to 8", "mark 8 to 9", "since mark 9"]);
 		await growth.screenshot({ path: join(out, "marks-growth.png") });
+		// an address with another order has the same columns
+		const turned = await open(`${url}#/growth?sort=live_bytes&marks=9,7,8`);
+		assert.deepEqual((await turned.getByRole("columnheader").allInnerTexts()).filter((h) => h.includes("mark")), ["mark 7 to 8", "mark 8 to 9", "since mark 9"]);
 		for (const [width, theme] of [[1440, "light"], [1440, "dark"], [390, "light"]]) {
 			const other = await open(`${url}#/flame?at=mark:8&series=rss,anon,file,heap`, { width, theme });
 			assert.equal(await total(other), held);

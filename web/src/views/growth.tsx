@@ -50,8 +50,10 @@ export function Growth(props: ViewProps): JSX.Element {
 	const sort = words.sort === "live_bytes" ? "live_bytes" : "bytes_per_hour";
 	const order = words.order === "asc" ? "asc" : "desc";
 	const path = api("growth", { ...words, by, limit: undefined, at: undefined, cost: undefined, inverted: undefined, base: undefined }, { sort, order, limit: 500, marks: words.marks });
-	const marks = [...(clockOf(props.timeline.data).marks?.keys() ?? [])].slice(0, 15);
-	const between = words.marks ? words.marks.split(",") : [];
+	const known = clockOf(props.timeline.data).marks;
+	const marks = [...(known?.keys() ?? [])].slice(0, 15);
+	// the columns are in their order in time, whatever the order in the address
+	const between = words.marks ? words.marks.split(",").sort((a, b) => (known?.get(a) ?? 0) - (known?.get(b) ?? 0)) : [];
 	const { answer, row, want, total } = useRows(path, props.stamp);
 	const [selected, setSelected] = useState(-1);
 	useEffect(() => setSelected(words.s && answer.data ? (answer.data.rows.key ?? []).indexOf(words.s) : -1), [words.s, answer.data]);
