@@ -266,6 +266,18 @@ static double off(const struct samples *s, const struct sample_spread *spread, d
 }
 
 /*
+ * That so many windows met nothing of what came before leaves room for as much as one of them in as
+ * many stands for.
+ */
+static double unmet(const struct samples *s, const struct sample_spread *spread, struct terms t)
+{
+	if (spread->seen + t.raw - t.mark > 0 || t.base <= 0)
+		return 0;
+	double most = t.base * s->missed / fmax(s->windows * s->heard, 1);
+	return most * most;
+}
+
+/*
  * What the windows of this epoch differ by, as a variance of its sum; of few by as much more as
  * Student's distribution is wider. One alone says nothing of what it stands for beside it: that may
  * be nothing, or as much again as it saw, or as came in as long a time before. Several say no less
@@ -276,6 +288,9 @@ static double differing(const struct samples *s, const struct sample_spread *spr
 	double n = s->windows, k = s->scale, all = s->mean * k;
 	double seen = fmax(spread->seen + t.raw - t.mark, t.base * s->before);
 	double alone = all > 1 ? seen * seen * (all - 1) * (all - 1) : 0;
+	double least = unmet(s, spread, t);
+	if (least > 0)
+		return n <= 1 ? fmax(least, alone) : least;
 	if (n <= 1 || s->time <= 0)
 		return alone;
 	double squares = off(s, spread, t.open + (t.raw - t.mark) * s->times, &n);

@@ -205,6 +205,11 @@ struct samples {
 	double by_work;
 	/* for how long they were open, of the time before them */
 	double before;
+	/*
+	 * What no window of this epoch met may have gone on as before: @missed times as much as
+	 * came until then; @heard is the part of the windows that say it did not.
+	 */
+	double missed, heard;
 	/* share of the time in which allocations are seen; 1 = always */
 	double duty;
 	/* what was spent beyond the budget at most; it is earned back before more is spent */

@@ -76,6 +76,8 @@ struct sampler_governor {
 	/* that is open, or comes next */
 	struct sampler_window window;
 	struct sampler_pace pace;
+	/* until this epoch: what ran, and how many times as often as is told it may have called */
+	double past_run_ns, held;
 	/* of probes that stay in */
 	struct sampler_paced stay;
 	/* calls have become many while they do: what follows is watched as a window is */

@@ -176,7 +176,7 @@ static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 	double on_ns = g->epoch_on_ns + open_ns, span_ns = g->span_ns + since_ns;
 	double seen_ns = g->seen_ns + open_ns * s->times;
 	s->scale = s->mean = 1;
-	s->scale_error = 0;
+	s->scale_error = s->missed = 0;
 	if (on_ns <= 0)
 		return;
 	struct sampler_paced paced = g->stays ? g->stay : sampler_paced(&g->pace);
@@ -188,6 +188,8 @@ static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 	}
 	double past_ns = (double)(now_ns - g->began_ns) - span_ns;
 	s->before = past_ns > on_ns ? on_ns / past_ns : 0;
+	s->missed = g->held * sampler_pace_missed(&g->pace, span_ns, past_ns, g->past_run_ns);
+	s->heard = sampler_pace_heard(&g->pace);
 	/* probes that stayed in held nobody up but at the last, when they had to go */
 	if (g->stays && !g->had_gap && g->epoch_hits > 0) {
 		double held = g->window.hits / g->epoch_hits;
@@ -224,6 +226,15 @@ static int set_bytes(struct sampler_governor *g, struct err *err)
 	return sampler_set_bytes(g->sampler, (uint64_t)every, err);
 }
 
+/* What ran until now; and how many times as often it called as was told, where nothing tells. */
+static void note_past(struct sampler_governor *g)
+{
+	struct sampler_paced in = sampler_paced_in(&g->window, g->dearer);
+	g->past_run_ns = (double)g->cpu_ns(g->cpu_ctx);
+	if (g->epoch_hits > 0 || g->held <= 0)
+		g->held = g->had_gap || g->stays ? 1 : (1 + in.error) / in.pace;
+}
+
 /* What was seen until now keeps its scale; windows from here on have another one. */
 static int settle(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -231,10 +242,11 @@ static int settle(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	int rc = sampler_read(g->sampler, g->samples, err);
 	if (rc == 0)
 		rc = samples_epoch(g->samples, err);
+	note_past(g);
 	if (!g->stays)
 		sampler_pace_begin(&g->pace);
-	g->samples->scale = 1;
-	g->samples->times = g->samples->mean = 1;
+	g->samples->missed = 0;
+	g->samples->scale = g->samples->times = g->samples->mean = 1;
 	g->epoch_on_ns = g->epoch_hits = g->span_ns = g->seen_ns = 0;
 	return rc;
 }

@@ -430,6 +430,21 @@ struct sampler_paced sampler_paced(const struct sampler_pace *pace)
 	return to;
 }
 
+double sampler_pace_missed(const struct sampler_pace *p, double span_ns, double past_ns,
+			   double past_run_ns)
+{
+	double by_time = past_ns > 0 ? span_ns / past_ns : 0;
+	double by_run = past_run_ns > 0 && p->off_ns > 0 ? p->off_run_ns / past_run_ns : by_time;
+	return fmin(by_time, by_run);
+}
+
+double sampler_pace_heard(const struct sampler_pace *p)
+{
+	double off = p->off_ns > 0 ? p->off_run_ns / p->off_ns : 0;
+	double on = p->on_ns > 0 ? p->run_ns / p->on_ns : 0;
+	return off > 0 ? fmin(on / off, 1) : 1;
+}
+
 struct sampler_paced sampler_paced_in(const struct sampler_window *w, double dearer)
 {
 	struct sampler_paced to = { .pace = 1, .dearer = dearer };

@@ -100,6 +100,18 @@ struct sampler_paced {
 };
 struct sampler_paced sampler_paced(const struct sampler_pace *pace);
 /**
+ * sampler_pace_missed() - of windows that met no call in @span_ns: how many times as many as in
+ * @past_ns before there may have been, of processes that ran for @past_run_ns then (0: who knows).
+ * None is made by one that does not run.
+ */
+double sampler_pace_missed(const struct sampler_pace *pace, double span_ns, double past_ns,
+			   double past_run_ns);
+/**
+ * sampler_pace_heard() - the part of the windows that tells something: that in which the processes
+ * got to run as they do between windows.
+ */
+double sampler_pace_heard(const struct sampler_pace *pace);
+/**
  * sampler_paced_in() - of a time in which probes stayed in: from all that was held up by them to
  * nothing. @dearer: than elsewhere a probe is.
  */

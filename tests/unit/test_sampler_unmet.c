@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Windows that met no call, of a process that was seen calling before: that leaves room for some, and the error says for how many. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "model/samples.h"
+#include "source/sampler_pace.h"
+
+#define WINDOWS 40
+#define SEEN 1000.0 /* in 5 ms, before probes went */
+
+/* What is told of 4 s in which @count windows of 2 ms met nothing; @run: what ran in them, of what ran between. */
+static double told_error(unsigned count, double run, double off_use)
+{
+	struct err err = { 0 };
+	struct samples *s = samples_new(&err);
+	const uint32_t frames[] = { samples_frame(s, 0, 1, 1), samples_frame(s, 0, 2, 2) };
+	struct sample_row *row = samples_add_row(s, 1, 77, frames, 2, 0);
+	struct sampler_pace pace = { 0 };
+	double span_ns = 4e9, gap_ns = span_ns / count - 2e6;
+	s->scale = s->mean = s->times = 1;
+	row->raw.count = SEEN;
+	row->raw.bytes = 100 * SEEN;
+	row->raw.taken = 50;
+	assert_int_equal(samples_epoch(s, &err), 0);
+	s->times = span_ns / count / 2e6;
+	for (unsigned i = 0; i < count; i++) {
+		const struct sampler_window w = { .on_ns = 2e6,
+						  .run_ns = run * off_use * 2e6,
+						  .off_ns = gap_ns,
+						  .off_run_ns = off_use * gap_ns,
+						  .sleeps_known = 1 };
+		sampler_pace_add(&pace, &w);
+		assert_int_equal(samples_window(s, sampler_window_weight(&w), w.on_ns, &err), 0);
+	}
+	struct sampler_paced paced = sampler_paced(&pace);
+	assert_true(paced.pace == 1 && paced.error == 0);
+	s->mean = s->times;
+	s->times = 1;
+	s->missed = sampler_pace_missed(&pace, span_ns, 5e6, 5e6);
+	s->heard = sampler_pace_heard(&pace);
+	samples_scale(s, row);
+	double error = row->now.error_count;
+	assert_true(fabs(row->now.count - SEEN) < 1e-6);
+	assert_true(fabs(row->now.error_bytes - 100 * error) < 1e-3);
+	/* it stays when the epoch is over */
+	assert_int_equal(samples_epoch(s, &err), 0);
+	s->mean = 1;
+	s->missed = 0;
+	samples_scale(s, row);
+	assert_true(fabs(row->now.error_count - error) < 1e-6);
+	samples_free(s);
+	print_message("%u windows, %.2f of their work: %.0f +- %.0f\n", count, run, SEEN, error);
+	return error;
+}
+
+static void windows_that_met_nothing_leave_room_for_what_one_of_them_stands_for(void **state)
+{
+	(void)state;
+	double all = SEEN * 4e9 / 5e6; /* had it gone on as it was seen */
+	double error = told_error(WINDOWS, 1, 1);
+	assert_true(error > 0.9 * all / WINDOWS && error < 1.1 * all / WINDOWS);
+	assert_true(told_error(2, 1, 1) > 0.45 * all);
+	assert_true(told_error(1, 1, 1) > 0.9 * all);
+}
+
+static void windows_in_which_nothing_ran_leave_room_for_all(void **state)
+{
+	(void)state;
+	double all = SEEN * 4e9 / 5e6;
+	assert_true(told_error(WINDOWS, 0, 1) > 0.9 * all);
+	assert_true(told_error(WINDOWS, 0.1, 1) > 0.2 * all);
+}
+
+static void one_that_hardly_runs_any_more_does_not_call_as_before(void **state)
+{
+	(void)state;
+	double error = told_error(WINDOWS, 1, 0.01);
+	assert_true(error > 0 && error < 0.02 * SEEN * 4e9 / 5e6 / WINDOWS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			windows_that_met_nothing_leave_room_for_what_one_of_them_stands_for),
+		cmocka_unit_test(windows_in_which_nothing_ran_leave_room_for_all),
+		cmocka_unit_test(one_that_hardly_runs_any_more_does_not_call_as_before),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
