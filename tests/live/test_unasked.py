@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nobody listens who was not asked to."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,7 +17,10 @@ def listeners(pid):
     with open(f"/proc/{pid}/net/tcp", encoding="ascii") as file:
         rows = [line.split() for line in file.readlines()[1:]]
     address = {row[9]: row[1] for row in rows if row[3] == "0A"}
-    links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
     return [address[link[8:-1]] for link in links if link.startswith("socket:[") and link[8:-1] in address]
 
 
