@@ -333,10 +333,30 @@ static int take_format(struct parse *p, const char *v, struct err *err)
 	p->ask->format = v;
 	return out_format_find(v) ? 0 : bad(err, "format", v, "one of" OUT_FORMAT_NAMES);
 }
+static int take_group(struct parse *p, const char *v, struct err *err)
+{
+	p->ask->grouped = 1;
+	return strcmp(v, "stack") == 0 ? 0 : bad(err, "group", v, "stack");
+}
+static int take_groups_order(struct parse *p, const char *v, struct err *err)
+{
+	static const char *const orders[] = { "size", "count", "leaked", "lifetime", "time" };
+	const char *word = v + (*v == '-');
+	p->ask->order = v;
+	word += strncmp(word, "all.", 4) == 0 ? 4 : 0;
+	for (size_t i = 0; i < ARRAY_LEN(orders); i++)
+		if (strcmp(word, orders[i]) == 0)
+			return 0;
+	return bad(err, "order", v,
+		   "size, count, leaked, lifetime or time, of whole groups with all. in front, "
+		   "with - before that: the largest first");
+}
 static int take_blocks_order(struct parse *p, const char *v, struct err *err)
 {
 	static const char *const orders[] = { "time",  "-time",    "size",
 					      "-size", "lifetime", "-lifetime" };
+	if (p->ask->grouped)
+		return take_groups_order(p, v, err);
 	p->ask->order = v;
 	for (size_t i = 0; i < ARRAY_LEN(orders); i++)
 		if (strcmp(v, orders[i]) == 0)
@@ -433,6 +453,7 @@ static const struct word all_words[] = {
 	{ "points", ASK_SERIES, take_points, 0 },
 	{ "encoding", ASK_SERIES, take_encoding, 0 },
 	{ "format", ASK_EXPORT, take_format, 0 },
+	{ "group", ASK_BLOCKS, take_group, 0 },
 	{ "order", ASK_BLOCKS, take_blocks_order, 0 },
 	{ "cursor", ASK_BLOCKS, take_cursor, 0 },
 	{ "part", ASK_BLOCKS, take_part, 0 },

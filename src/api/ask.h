@@ -20,7 +20,7 @@ enum ask_words {
 	ASK_SERIES = 32,       /* series points encoding */
 	ASK_WAIT = 64,         /* wait */
 	ASK_EXPORT = 128,      /* format; `to` may name one, too */
-	ASK_BLOCKS = 256,      /* order (time, size, lifetime) cursor part */
+	ASK_BLOCKS = 256,      /* order (time, size, lifetime) cursor part group */
 	ASK_AXES = 512,        /* y, and x as an axis */
 	ASK_WIDTH = 1024,      /* width */
 	ASK_FILE = 2048,       /* file prefix */
@@ -77,6 +77,8 @@ struct ask {
 	const char *format;
 	/* of blocks; NULL: not given */
 	const char *order;
+	/* of blocks: by the stack that allocated them */
+	int grouped;
 	const char *axis_x, *axis_y;
 	/* of a sheet: what changed up to there */
 	struct query_time diff;

@@ -12,80 +12,6 @@
 
 /* ---- what is read ---------------------------------------------------------------------------- */
 
-static void groups_free(void *data)
-{
-	struct bh_groups *groups = data;
-	free(groups->all);
-	free(groups);
-}
-
-struct group_build {
-	struct sink sink;
-	struct bh_groups *groups;
-	const struct prof *names;
-};
-
-static int group_define(struct sink *sink, const struct def *def, struct err *err)
-{
-	(void)sink, (void)def, (void)err;
-	return 0;
-}
-
-static int group_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
-{
-	struct group_build *b = (struct group_build *)sink;
-	(void)err;
-	for (size_t i = 0; i < count; i++) {
-		const struct event *ev = &events[i];
-		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
-			continue;
-		struct block_group *g = &b->groups->all[prof_stack_row(b->names, ev->stack).v];
-		if (ev->kind == EVENT_FREE) {
-			g->live_bytes -= ev->bytes < g->live_bytes ? ev->bytes : g->live_bytes;
-			g->leaked -= g->leaked != 0;
-			continue;
-		}
-		if (!g->count++) {
-			g->first_ns = ev->time_ns;
-			g->min_bytes = UINT64_MAX;
-		}
-		g->leaked++;
-		g->last_ns = ev->time_ns;
-		g->bytes += ev->bytes;
-		g->min_bytes = ev->bytes < g->min_bytes ? ev->bytes : g->min_bytes;
-		g->max_bytes = ev->bytes > g->max_bytes ? ev->bytes : g->max_bytes;
-		g->live_bytes += ev->bytes;
-		if (g->live_bytes > g->most_bytes) {
-			g->most_bytes = g->live_bytes;
-			g->most_ns = ev->time_ns;
-		}
-	}
-	return 0;
-}
-
-static int make_groups(const void *args, const struct shelf_task *task,
-		       struct shelf_product *product, struct err *err)
-{
-	(void)args;
-	uint32_t count = prof_stack_count(task->book->names);
-	struct bh_groups *groups = calloc(1, sizeof(*groups));
-	if (!groups || !(groups->all = calloc((size_t)count + 1, sizeof(*groups->all)))) {
-		free(groups);
-		return err_set(err, -ENOMEM, "cannot add up the groups");
-	}
-	groups->count = count;
-	struct group_build b = { .sink = { .define = group_define, .put = group_put },
-				 .groups = groups,
-				 .names = task->book->names };
-	int rc = task->source->run(task->source->ctx, &b.sink, err);
-	if (rc < 0) {
-		groups_free(groups);
-		return rc;
-	}
-	*product = (struct shelf_product){ groups, count * sizeof(*groups->all), groups_free };
-	return 0;
-}
-
 /** count_frames() - in how many allocating stacks each frame stands. */
 static int count_frames(struct bh_call *b, struct err *err)
 {
@@ -103,14 +29,11 @@ static int count_frames(struct bh_call *b, struct err *err)
 
 static int get_ready(struct bh_call *b, struct err *err)
 {
-	const struct shelf_query sums = { .source = b->call.source,
-					  .key = "groups?",
-					  .make = make_groups };
 	int rc = v1_blocks_get(&b->call, &b->blocks, err);
 	if (rc == 0) {
 		b->rows = b->call.reading;
 		b->call.reading = NULL;
-		rc = v1_reading(&b->call, &sums, &b->sums, err);
+		rc = v1_groups_get(&b->call, &b->sums, err);
 	}
 	if (rc)
 		return rc < 0 ? rc : err_set(err, -EAGAIN, "not yet");

@@ -7,12 +7,6 @@
 #include "api/v1_blocks.h"
 #include "script/script.h"
 
-/** struct bh_groups - by stack row of the names. */
-struct bh_groups {
-	struct block_group *all;
-	uint32_t count;
-};
-
 struct bh_range {
 	uint64_t min, max;
 };
@@ -41,7 +35,7 @@ struct bh_call {
 	struct reading *whole, *rows, *sums;
 	const struct prof *names;
 	const struct blocks *blocks;
-	const struct bh_groups *groups;
+	const struct v1_groups *groups;
 	/* realtime, and how long it ran */
 	uint64_t start_ns, length_ns;
 	int has_jemalloc, strip, wants_maps;

@@ -314,25 +314,12 @@ struct grouping {
 	struct err *err;
 };
 
-static void add_row(struct block_group *g, const struct block_row *r)
-{
-	if (!g->count || r->time_ns < g->first_ns)
-		g->first_ns = r->time_ns;
-	if (!g->count || r->bytes < g->min_bytes)
-		g->min_bytes = r->bytes;
-	g->last_ns = r->time_ns > g->last_ns ? r->time_ns : g->last_ns;
-	g->max_bytes = r->bytes > g->max_bytes ? r->bytes : g->max_bytes;
-	g->count++;
-	g->leaked += r->freed_ns == BLOCK_NEVER;
-	g->bytes += r->bytes;
-}
-
 static int grouping_each(void *ctx, const struct block_row *rows, size_t count)
 {
 	struct grouping *g = ctx;
 	for (size_t i = 0; i < count; i++)
 		if (bh_matches(g->b, &rows[i]))
-			add_row(&g->all[rows[i].stack], &rows[i]);
+			v1_groups_add(&g->all[rows[i].stack], &rows[i]);
 	return v1_is_gone(&g->b->call, &g->looks, g->err);
 }
 
@@ -354,26 +341,6 @@ static void put_group(struct jsonw *json, const char *key, const struct bh_call 
 		jsonw_null(json, "max_total_usage_first_seen_at");
 	bh_put_graphs(json, b, all ? "all" : "group", stack);
 	jsonw_object_end(json);
-}
-
-struct group_key {
-	uint64_t value;
-	uint32_t stack;
-};
-
-static int ascending(const void *a, const void *b)
-{
-	const struct group_key *x = a, *y = b;
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	return x->stack < y->stack ? -1 : x->stack > y->stack;
-}
-static int descending(const void *a, const void *b)
-{
-	const struct group_key *x = a, *y = b;
-	if (x->value != y->value)
-		return x->value < y->value ? 1 : -1;
-	return x->stack < y->stack ? -1 : x->stack > y->stack;
 }
 
 static int value_of(const struct block_group *g, const char *word, uint64_t *value)
@@ -420,7 +387,7 @@ int bh_allocation_groups(struct bh_call *b, struct err *err)
 	struct grouping g = { .b = b,
 			      .all = calloc((size_t)stacks + 1, sizeof(*g.all)),
 			      .err = err };
-	struct group_key *keys = malloc(((size_t)stacks + 1) * sizeof(*keys));
+	struct v1_group_key *keys = malloc(((size_t)stacks + 1) * sizeof(*keys));
 	size_t count = 0;
 	rc = g.all && keys ? blocks_scan(b->blocks, grouping_each, &g, err)
 			   : err_set(err, -ENOMEM, "cannot group the blocks");
@@ -433,7 +400,7 @@ int bh_allocation_groups(struct bh_call *b, struct err *err)
 	}
 	if (rc == 0) {
 		struct jsonw *json = &b->call.json;
-		qsort(keys, count, sizeof(*keys), paging.descending ? descending : ascending);
+		v1_groups_sort(keys, count, paging.descending);
 		jsonw_object(json, NULL);
 		jsonw_array(json, "allocations");
 		for (size_t i = (size_t)paging.skip; i < count && i < paging.skip + paging.count;

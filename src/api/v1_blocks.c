@@ -423,6 +423,8 @@ int v1_allocations(struct v1_call *call, struct err *err)
 	const struct ask *ask = &call->ask;
 	const char *order = ask->order ? ask->order : "time";
 	const struct blocks *blocks;
+	if (ask->grouped)
+		return v1_groups(call, err);
 	call->takes_part = ask->part && ask->has_wait;
 	int rc = v1_blocks_get(call, &blocks, err);
 	if (rc)

@@ -64,4 +64,24 @@ void v1_blocks_unapplied(struct v1_call *call);
 void v1_block_rows(struct v1_call *call, struct v1_stacks *stacks, const struct block_row *rows,
 		   size_t count, uint64_t end_ns, const struct blocks *blocks);
 
+/* v1_groups.c: blocks by the stack that allocated them. */
+
+/** struct v1_groups - whole groups, by stack row of the names. */
+struct v1_groups {
+	struct block_group *all;
+	uint32_t count;
+};
+/** v1_groups_get() - @sums whose product is struct v1_groups; shelf_put() it. As v1_read(). */
+int v1_groups_get(struct v1_call *call, struct reading **sums, struct err *err);
+/** v1_groups_add() - what one replay does for whole groups, for a row that matches. */
+void v1_groups_add(struct block_group *group, const struct block_row *row);
+struct v1_group_key {
+	uint64_t value;
+	uint32_t stack;
+};
+/** v1_groups_sort() - by value, then stack. */
+void v1_groups_sort(struct v1_group_key *keys, size_t count, int is_descending);
+/** v1_groups() - the answer of `allocations?group=stack`. */
+int v1_groups(struct v1_call *call, struct err *err);
+
 #endif

@@ -57,6 +57,8 @@ struct block_group {
 	uint64_t first_ns, last_ns;
 	/* the most that lived at once, and when that was first so */
 	uint64_t live_bytes, most_bytes, most_ns;
+	/* all ends less all beginnings; of @leaked blocks the end of all is to be added */
+	__int128 life_ns;
 };
 
 /** struct block_chain - blocks that reallocs made of each other. */

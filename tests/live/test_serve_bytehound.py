@@ -104,6 +104,51 @@ def test_allocations_have_every_field_and_all_their_filters(served, byteledger):
         assert len(rows) == 50 and values == sorted(values, reverse=True)
 
 
+@pytest.mark.parametrize("own, older", [
+    ({}, ""), ({"leaked": 1}, "&lifetime=only_leaked"), ({"min_size": 100, "max_size": 5000}, "&size_min=100&size_max=5000"),
+    ({"lifetime_min": "5ms"}, "&lifetime_min=5ms"), ({"function_regex": "sqlite3"}, "&function_regex=sqlite3"), ({"at": "50%"}, "&alive_at=50%25")])
+def test_groups_of_the_page_are_those_of_the_older_rest(served, own, older):
+    """`allocations?group=stack`, row by row: what matches and the whole; its lifetimes are the single blocks' means."""
+    server, _ = served
+    known = get(server, "/data/last/allocation_groups?count=100000" + older)
+    start = nanoseconds(get(server, "/list")[0]["timestamp"])
+    told = {g["backtrace_id"]: g for g in known["allocations"]}
+    page = server.get("allocations", group="stack", limit=10000, **own)
+    rows = page["rows"]
+    assert page["total_rows"] == known["total_count"] == len(rows["group"]) > 1 and page["next"] is None and set(rows["group"]) == set(told)
+    assert page["matched"] == sum(rows["count"]) == server.get("allocations", limit=1, **own)["matched"]
+    for i, group in enumerate(rows["group"]):
+        for ours, theirs in (("", "only_matched"), ("all_", "all")):
+            side = told[group][theirs]
+            assert [rows[ours + k][i] for k in ("count", "bytes", "leaked", "min_bytes", "max_bytes")] == \
+                [side[k] for k in ("allocated_count", "size", "leaked_count", "min_size", "max_size")]
+            assert [rows[ours + k][i] + start for k in ("first_ns", "last_ns")] == \
+                [nanoseconds(side[k]) for k in ("min_timestamp", "max_timestamp")]
+        assert rows["all_most_ns"][i] + start == nanoseconds(told[group]["all"]["max_total_usage_first_seen_at"])
+        assert rows["count"][i] <= rows["all_count"][i] and 0 < rows["all_most_bytes"][i] <= rows["all_bytes"][i]
+    for word, column in (("size", "bytes"), ("count", "count"), ("leaked", "leaked"), ("lifetime", "lifetime_ns"), ("time", "first_ns"),
+                         ("all.size", "all_bytes"), ("all.lifetime", "all_lifetime_ns")):
+        for sign in ("", "-"):
+            begin = server.get("allocations", group="stack", order=sign + word, limit=1, **own)
+            rest = server.get("allocations", group="stack", order=sign + word, limit=10000, cursor=begin["next"], **own)
+            values = begin["rows"][column] + rest["rows"][column]
+            assert sorted(begin["rows"]["group"] + rest["rows"]["group"]) == sorted(rows["group"])
+            assert values == sorted(values, reverse=bool(sign)) and sorted(values) == sorted(rows[column])
+    # single blocks, all pages of them: names of stacks are shared by groups, sums of lifetimes are not
+    for words, prefix in ((own, ""), ({}, "all_")):
+        lived, cursor = 0, None
+        while cursor is not None or not lived:
+            blocks = server.get("allocations", limit=10000, **words, **({"cursor": cursor} if cursor else {}))
+            lived += sum(blocks["allocations"]["lifetime_ns"])
+            cursor = blocks["next"]
+        if not own or not prefix:
+            means = sum(count * mean for count, mean in zip(rows[prefix + "count"], rows[prefix + "lifetime_ns"]))
+            assert 0 <= lived - means < sum(rows[prefix + "count"]), "each mean is cut to a nanosecond"
+    assert server.ask("/api/v1/allocations?group=function")[0] == 400
+    assert server.ask("/api/v1/allocations?group=stack&order=address")[0] == 400
+    assert server.ask("/api/v1/allocations?order=count")[0] == 400
+
+
 def test_groups_have_what_the_published_page_reads(served, byteledger):
     server, path = served
     groups = get(server, "/data/last/allocation_groups?count=10&sort_by=all.size&order=dsc&lifetime=only_leaked")

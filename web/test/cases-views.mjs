@@ -49,7 +49,7 @@ export const cases = {
 		const bad = [];
 		const sources = await page.evaluate(() => fetch("/api/v1/sources").then((r) => r.json()));
 		const rows = await page.evaluate(() => fetch("/api/v1/rows?by=function&limit=3").then((r) => r.json()));
-		list.push(`#/function?f=${rows.rows.key[2]}`, "#/compare?base=@50%25&at=end", "#/compare?base=@50%25&at=end&z=table", "#/flame?inverted=1&cost=allocations", "#/flame?at=50%25", "#/flame?from=25%25&to=75%25&at=75%25");
+		list.push(`#/function?f=${rows.rows.key[2]}`, "#/compare?base=@50%25&at=end", "#/compare?base=@50%25&at=end&z=table", "#/blocks?group=stack&leaked=1", "#/flame?inverted=1&cost=allocations", "#/flame?at=50%25", "#/flame?from=25%25&to=75%25&at=75%25");
 		for (const [theme, width, height] of [["light", 1440, 900], ["dark", 1440, 900], ["light", 900, 700], ["dark", 900, 700], ["light", 390, 844], ["dark", 390, 844]]) {
 			const p = await open(url, { theme, width, height });
 			await loadAxe(p);
@@ -96,6 +96,24 @@ export const cases = {
 		assert.equal(await view(page), "space");
 		assert.match(page.url(), /[?&]at=peak/);
 		assert.ok(await page.locator(".strips").count() > 0, "the blocks of the box lie nowhere");
+		await page.goto(url + "#/flame?at=peak");
+		await settled(page);
+		// single blocks, or a row a stack: the same figures as the server's, sorted by a head, in the address
+		await page.goto(url + "#/blocks?min-size=64");
+		await settled(page);
+		await act(page, () => page.getByRole("button", { name: "groups", exact: true }).click());
+		assert.match(page.url(), /[?&]group=stack/);
+		await act(page, () => page.getByRole("columnheader", { name: "whole group" }).click());
+		assert.match(page.url(), /sort=-all\.count/);
+		const groups = await page.evaluate(() => fetch("/api/v1/allocations?group=stack&min-size=64&order=-all.count&limit=3").then((r) => r.json()));
+		const shown = await page.locator(".grid-body [role=row]").first().locator("[role=gridcell]").allInnerTexts();
+		assert.equal(shown[1].replace(/\D/g, ""), String(groups.rows.count[0]));
+		assert.equal(shown[6].replace(/\D/g, ""), String(groups.rows.all_count[0]));
+		assert.equal(shown[2], bytes(groups.rows.bytes[0]));
+		await act(page, () => page.locator(".grid-body [role=row]").first().click());
+		assert.match(await page.locator(".panel").innerText(), /whole group[^]*Allocated by/);
+		await act(page, () => page.getByRole("button", { name: "blocks", exact: true }).click());
+		assert.doesNotMatch(page.url(), /group=|sort=/);
 		await page.goto(url + "#/flame?at=peak");
 		await settled(page);
 		// 6: who churns: cost, inverted

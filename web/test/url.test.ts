@@ -70,6 +70,7 @@ test("the command line says the same, and tells apart what no command can say", 
 	const of = (view: Parameters<typeof commandOf>[0]["view"]) => commandOf({ view, words: { "min-size": "1K" } }, "f.blt", 7).text;
 	assert.equal(of("threads"), "byteledger report --by thread --min-size 1K f.blt");
 	assert.equal(of("blocks"), "byteledger export --to jsonl --min-size 1K f.blt");
+	assert.equal(commandOf({ view: "blocks", words: { group: "stack", leaked: "1" } }, "f.blt").text, "byteledger report --by stack --leaked f.blt");
 	assert.equal(of("losses"), "byteledger report --min-size 1K f.blt");
 	assert.equal(of("growth"), "byteledger top f.blt");
 	assert.equal(of("sampler"), "byteledger sample -p 7");

@@ -18,6 +18,7 @@ export type TreeAnswer = schema.Tree;
 export type RowsAnswer = Omit<schema.Rows, "rows" | "frames" | "modules" | "files"> & Named & { rows: Record<string, unknown[]> & Pick<schema.Rows["rows"], "key" | "frame"> };
 export type SearchAnswer = schema.Search;
 export type BlocksAnswer = schema.Allocations;
+export type GroupsAnswer = schema.AllocationGroups;
 export type HistogramAnswer = schema.Histogram;
 export type MapsAnswer = schema.Maps;
 export type SpaceAnswer = schema.Space;

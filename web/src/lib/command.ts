@@ -33,10 +33,11 @@ export function commandOf(place: Place, file: string, pid: number | null = null,
 	if (["messages", "connections", "logs", "lifetimes", "space"].includes(place.view))
 		return { text: "", beyond: [] };
 	const flame = place.view === "flame" || place.view === "treemap" || place.view === "tree";
-	const blocks = place.view === "blocks";
+	const groups = place.view === "blocks" && words.group !== undefined;
+	const blocks = place.view === "blocks" && !groups;
 	// views of one kind of rows, or of none
 	const fixed: Partial<Record<string, string>> = { threads: "thread", source: "line", maps: "", losses: "" };
-	const by = fixed[place.view] ?? words.by ?? "function";
+	const by = groups ? "stack" : fixed[place.view] ?? words.by ?? "function";
 	const parts = ["byteledger"];
 	const beyond: string[] = [];
 	if (words.base !== undefined) {

@@ -13,8 +13,8 @@ export const ASKED = [
 	"src", "cost", "by", "at", "from", "to", "function-regex", "min-size", "max-size", "lifetime-min", "lifetime-max",
 	"leaked", "inverted", "limit", "thread", "module", "base", "own", "x",
 ] as const;
-/** Words that only this page knows: zoomed node, selected node, what is looked for, order of a table, a function's key, what colours tell, more. */
-export const OWN = ["n", "s", "find", "sort", "order", "f", "series", "types", "level", "addr", "q", "cursor", "zoom", "pid", "z", "colour", "marks"] as const;
+/** Words that only this page knows: zoomed node, selected node, what is looked for, order of a table, a function's key, what colours tell, blocks by what, more. */
+export const OWN = ["n", "s", "find", "sort", "order", "f", "series", "types", "level", "addr", "q", "cursor", "zoom", "pid", "z", "colour", "marks", "group"] as const;
 
 export type Word = (typeof ASKED)[number] | (typeof OWN)[number];
 export type Words = Partial<Record<Word, string>>;

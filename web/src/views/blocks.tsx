@@ -2,7 +2,7 @@
 // Single blocks in order, and how size and lifetime are spread.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, download, fileStem, go, head, link, place, saveRows } from "../app.ts";
+import { api, download, fileStem, go, head, place, saveRows } from "../app.ts";
 import { ask, useAnswer } from "../api/client.ts";
 import type { BlocksAnswer, HistogramAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
@@ -11,7 +11,7 @@ import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { frameFacts } from "../parts/panel.tsx";
+import { Form, Groups, StackList } from "./groups.tsx";
 import type { ViewProps } from "./props.ts";
 
 interface BlockRow {
@@ -32,7 +32,13 @@ function stackNames(r: BlockRow, stack: number): string[] {
 	return (r.page.stacks.frames[stack] ?? []).map((f) => plain(r.page.frames.short[f]) || plain(r.page.frames.name[f]));
 }
 
+/** Single blocks, or a row for each call stack. */
 export function Blocks(props: ViewProps): JSX.Element {
+	const { words } = useStore(place);
+	return words.group ? <Groups {...props} /> : <Single {...props} />;
+}
+
+function Single(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const order = words.sort ?? (words.at || words.leaked ? "-size" : "time");
 	const path = api("allocations", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined }, { order, limit: 200, part: 1 });
@@ -92,6 +98,7 @@ export function Blocks(props: ViewProps): JSX.Element {
 	return (
 		<>
 			<div class="tools">
+				<Form />
 				<label class="chip select">
 					<span class="second">order</span>
 					<select aria-label="order" value={order} onChange={(e) => go({ sort: e.currentTarget.value })}>
@@ -135,31 +142,6 @@ export function Blocks(props: ViewProps): JSX.Element {
 	);
 }
 
-function StackList(props: { row: BlockRow; stack: number; title: string }): JSX.Element | null {
-	const theme = useStore(colours);
-	const frames = props.row.page.stacks.frames[props.stack];
-	if (!frames?.length)
-		return null;
-	return (
-		<div class="stack">
-			<h3>{props.title}</h3>
-			<ol>
-				{frames.map((f, i) => {
-					const facts = frameFacts(props.row.page, f)!;
-					return (
-						<li key={i}>
-							<span class="dot" style={{ background: theme.boxes[facts.category] }} />
-							<a href={link({ f: facts.key, s: undefined, sort: undefined }, "function")} title={facts.name}>
-								{facts.short || facts.name}
-							</a>
-						</li>
-					);
-				})}
-			</ol>
-		</div>
-	);
-}
-
 function BlockPanel(props: { row: BlockRow }): JSX.Element {
 	const { page, i } = props.row;
 	const a = page.allocations;
@@ -182,8 +164,8 @@ function BlockPanel(props: { row: BlockRow }): JSX.Element {
 				</dt>
 				<dd>{a.lifetime_ns[i] ? duration(a.lifetime_ns[i]) : "< 1 ms"}</dd>
 			</dl>
-			<StackList row={props.row} stack={a.stack[i]} title="Allocated by, innermost first" />
-			{a.free_stack && a.free_stack[i] >= 0 && <StackList row={props.row} stack={a.free_stack[i]} title="Freed by" />}
+			<StackList page={page} stack={a.stack[i]} title="Allocated by, innermost first" />
+			{a.free_stack && a.free_stack[i] >= 0 && <StackList page={page} stack={a.free_stack[i]} title="Freed by" />}
 		</div>
 	);
 }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks by the stack that allocated them: what of each group matches, and the group as a whole.
+import type { JSX } from "preact";
+import { api, go, link, place, saveRows } from "../app.ts";
+import type { BlocksAnswer, GroupsAnswer } from "../api/types.ts";
+import { colours } from "../lib/colours.ts";
+import { bytes, duration, exact, grouped, moment, plain, plural } from "../lib/format.ts";
+import { useStore } from "../lib/store.ts";
+import { Empty, Explained, Shown } from "../parts/basics.tsx";
+import { Grid, type Column } from "../parts/grid.tsx";
+import { frameFacts } from "../parts/panel.tsx";
+import type { ViewProps } from "./props.ts";
+import { useRows, type TableRow } from "./table.tsx";
+
+type Columns = GroupsAnswer["rows"];
+const g = (r: TableRow): Columns => r.page.rows as unknown as Columns;
+const answerOf = (r: TableRow): GroupsAnswer => r.page as unknown as GroupsAnswer;
+
+/** Words of `order`, by the columns that they sort. */
+const SORTS: Record<string, keyof Columns> = {
+	count: "count", size: "bytes", leaked: "leaked", lifetime: "lifetime_ns", time: "first_ns",
+	"all.count": "all_count", "all.size": "all_bytes", "all.leaked": "all_leaked", "all.lifetime": "all_lifetime_ns",
+};
+
+/** Form - the switch between single blocks and groups. */
+export function Form(): JSX.Element {
+	const { words } = useStore(place);
+	const to = (group?: string) => go({ group, sort: undefined, s: undefined });
+	return (
+		<span class="segments" role="group" aria-label="shown as">
+			<button type="button" aria-pressed={!words.group} onClick={() => to()}>blocks</button>
+			<button type="button" aria-pressed={!!words.group} title="a row for each call stack" onClick={() => to("stack")}>groups</button>
+		</span>
+	);
+}
+
+/** A stack of an answer, a function a line. */
+export function StackList(props: { page: Pick<BlocksAnswer, "stacks" | "frames" | "modules" | "files">; stack: number; title: string }): JSX.Element | null {
+	const theme = useStore(colours);
+	const frames = props.page.stacks.frames[props.stack];
+	if (!frames?.length)
+		return null;
+	return (
+		<div class="stack">
+			<h3>{props.title}</h3>
+			<ol>
+				{frames.map((f, i) => {
+					const facts = frameFacts(props.page, f)!;
+					return (
+						<li key={i}>
+							<span class="dot" style={{ background: theme.boxes[facts.category] }} />
+							<a href={link({ f: facts.key, s: undefined, sort: undefined }, "function")} title={facts.name}>
+								{facts.short || facts.name}
+							</a>
+						</li>
+					);
+				})}
+			</ol>
+		</div>
+	);
+}
+
+function stackNames(r: TableRow): string[] {
+	const { stacks, frames } = answerOf(r);
+	return (stacks.frames[g(r).stack[r.i]] ?? []).map((f) => plain(frames.short[f]) || plain(frames.name[f]));
+}
+
+function life(ns: number): string {
+	return ns ? duration(ns) : "< 1 ms";
+}
+
+export function Groups(props: ViewProps): JSX.Element {
+	const { words } = useStore(place);
+	const given = words.sort && SORTS[words.sort.replace(/^-/, "")] ? words.sort : "-size";
+	const sort = given.replace(/^-/, "");
+	const order = given.startsWith("-") ? "desc" : "asc";
+	const path = api("allocations", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined }, { group: "stack", order: given, limit: 500 });
+	const { answer, row, want, total } = useRows(path, props.stamp);
+	const first = answer.data as unknown as GroupsAnswer | null;
+	const at = first && words.s ? first.rows.group.indexOf(Number(words.s)) : -1;
+	const chosen = at >= 0 ? row(at) : null;
+	const column = (key: string, label: JSX.Element | string, cell: (r: TableRow) => JSX.Element | string, width: string, title?: string): Column<TableRow> =>
+		({ key, label, width, right: true, sortable: true, cell, title, text: (r) => g(r)[SORTS[key]][r.i] });
+	const columns: Column<TableRow>[] = [
+		{ key: "stack", label: "allocated by", width: "minmax(220px, 1fr)", cell: (r) => stackNames(r).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => stackNames(r).join(";") },
+		column("count", <Explained term="blocks">matched</Explained>, (r) => grouped(g(r).count[r.i]), "86px"),
+		column("size", <Explained term="size">bytes</Explained>, (r) => <b title={exact(g(r).bytes[r.i], "bytes")}>{bytes(g(r).bytes[r.i])}</b>, "90px"),
+		column("leaked", <Explained term="leaked">leaked</Explained>, (r) => grouped(g(r).leaked[r.i]), "80px"),
+		column("lifetime", <Explained term="lifetime">lived</Explained>, (r) => life(g(r).lifetime_ns[r.i]), "90px", "mean of those that match"),
+		column("time", "first", (r) => moment(g(r).first_ns[r.i], 1e9), "86px"),
+		column("all.count", "whole group", (r) => grouped(g(r).all_count[r.i]), "104px", "all blocks of the stack, whatever the filters"),
+		column("all.size", "its bytes", (r) => <span title={exact(g(r).all_bytes[r.i], "bytes")}>{bytes(g(r).all_bytes[r.i])}</span>, "90px", "bytes of the whole group"),
+		column("all.leaked", "its leaked", (r) => grouped(g(r).all_leaked[r.i]), "90px", "never freed, of the whole group"),
+		column("all.lifetime", "it lived", (r) => life(g(r).all_lifetime_ns[r.i]), "90px", "mean of the whole group"),
+	];
+	props.expose({
+		loaded: first ? `${grouped(total)} groups, ${grouped(first.matched)} blocks match` : "",
+		json: answer.of ?? undefined,
+		csv: first
+			? () => {
+					const keys = Object.keys(first.rows).filter((k) => k !== "stack") as (keyof Columns)[];
+					const rows = first.rows.group.map((_, i) => {
+						const r = { page: answer.data!, i, index: i };
+						return [...keys.map((k) => first.rows[k][i]), stackNames(r).join(";")];
+					});
+					saveRows("groups", [[...keys, "stack"], ...rows]);
+				}
+			: undefined,
+		panel: chosen ? <GroupPanel row={chosen} /> : null,
+	});
+	return (
+		<>
+			<div class="tools">
+				<Form />
+				<span class="grow" />
+				{first && (
+					<span class="second">
+						{plural(total, "group")}, {grouped(first.matched)} of {grouped(first.scanned)} blocks
+					</span>
+				)}
+			</div>
+			<Shown answer={answer}>
+				{() =>
+					total ? (
+						<Grid
+							columns={columns}
+							total={total}
+							row={row}
+							selected={at}
+							sort={sort}
+							order={order}
+							label="groups of blocks"
+							onWindow={want}
+							onSort={(key) => go({ sort: key === sort && order === "desc" ? key : `-${key}` })}
+							onSelect={(_i, r) => go({ s: String(g(r).group[r.i]) }, undefined, true)}
+						/>
+					) : (
+						<Empty>
+							<b>{first?.scanned ? `${plural(first.scanned, "block")} were made, none is in this selection.` : "No block in this selection."}</b>
+							<p>Take a filter away above, or choose another moment.</p>
+						</Empty>
+					)
+				}
+			</Shown>
+		</>
+	);
+}
+
+function GroupPanel(props: { row: TableRow }): JSX.Element {
+	const a = g(props.row);
+	const { i } = props.row;
+	const line = (what: string, matched: string, whole: string) => (
+		<tr>
+			<th scope="row">{what}</th>
+			<td>{matched}</td>
+			<td>{whole}</td>
+		</tr>
+	);
+	return (
+		<div class="panel-body">
+			<h2 class="panel-name">{stackNames(props.row)[0] || "unknown stack"}</h2>
+			<table class="panel-table">
+				<thead>
+					<tr>
+						<th scope="col">
+							<span class="second">blocks</span>
+						</th>
+						<th scope="col">matched</th>
+						<th scope="col">whole group</th>
+					</tr>
+				</thead>
+				<tbody>
+					{line("blocks", grouped(a.count[i]), grouped(a.all_count[i]))}
+					{line("bytes", bytes(a.bytes[i]), bytes(a.all_bytes[i]))}
+					{line("smallest", bytes(a.min_bytes[i]), bytes(a.all_min_bytes[i]))}
+					{line("largest", bytes(a.max_bytes[i]), bytes(a.all_max_bytes[i]))}
+					{line("leaked", grouped(a.leaked[i]), grouped(a.all_leaked[i]))}
+					{line("lived, mean", life(a.lifetime_ns[i]), life(a.all_lifetime_ns[i]))}
+					{line("first", moment(a.first_ns[i], 1e9), moment(a.all_first_ns[i], 1e9))}
+					{line("last", moment(a.last_ns[i], 1e9), moment(a.all_last_ns[i], 1e9))}
+					{line("most at once", "", `${bytes(a.all_most_bytes[i])} at ${moment(a.all_most_ns[i], 1e9)}`)}
+				</tbody>
+			</table>
+			<StackList page={answerOf(props.row)} stack={a.stack[i]} title="Allocated by, innermost first" />
+		</div>
+	);
+}
