@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What colours and edges of boxes tell: owner, module, age, temporary share; inlined frames, stacks that end early; a source that lies elsewhere.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { act, boxes, complaints, figures, loadAxe, offences, open, out } from "./harness.mjs";
 
@@ -43,6 +43,14 @@ export const cases = {
 				await act(page, () => page.keyboard.press("Escape"));
 			}
 			await page.screenshot({ path: join(out, `owner-${width}-${theme}.png`) });
+
+			if (wide) {
+				// a kept picture has these edges, too
+				const [svg] = await Promise.all([page.waitForEvent("download"), page.locator(".footer").getByRole("button", { name: "SVG" }).click()]);
+				const markup = readFileSync(await svg.path(), "utf8");
+				assert.match(markup, /<title>put_there[^<]*<\/title><rect[^>]*>\s*<line class="inlined"/);
+				assert.match(markup, /<title>\[partial[^<]*<\/title><rect[^>]*>\s*<path class="partial"/);
+			}
 
 			// by age: what came a second later has another colour; the figure stands in the box, the steps in the legend
 			const select = page.getByLabel("colour by");

@@ -14,6 +14,18 @@ export interface Box {
 	title: string;
 	/** Its label stands at the top, not in the middle: other boxes lie within. */
 	top?: boolean;
+	/** Its code is part of its caller's: dots at the left; its stacks end there, unrecorded beyond: torn at the right. */
+	edge?: "" | "inlined" | "partial";
+}
+
+function edge(b: Box, y: number, text: string, bg: string): string {
+	const left = b.x + 2;
+	const right = b.x + b.w;
+	if (b.edge === "inlined")
+		return `<line class="inlined" x1="${left.toFixed(1)}" y1="${(y + 2).toFixed(1)}" x2="${left.toFixed(1)}" y2="${(y + b.h).toFixed(1)}" stroke="${text}" stroke-width="2" stroke-dasharray="2 2"/>`;
+	const tooth = b.h / 3;
+	const teeth = [0, 1, 2].map((i) => `L${(right - 5).toFixed(1)} ${(y + (i + 0.5) * tooth).toFixed(1)}L${right.toFixed(1)} ${(y + (i + 1) * tooth).toFixed(1)}`);
+	return `<path class="partial" d="M${right.toFixed(1)} ${y.toFixed(1)}${teeth.join("")}Z" fill="${bg}"/>`;
 }
 
 export function svgOf(boxes: Box[], width: number, height: number, lines: string[], text: string, bg: string): string {
@@ -25,6 +37,8 @@ export function svgOf(boxes: Box[], width: number, height: number, lines: string
 	lines.forEach((line, i) => out.push(`<text x="8" y="${20 + 20 * i}" fill="${text}"${i ? "" : ' font-size="15" font-weight="600"'}>${svgText(line)}</text>`));
 	for (const b of boxes) {
 		out.push(`<g><title>${svgText(b.title)}</title><rect x="${b.x.toFixed(1)}" y="${(b.y + head).toFixed(1)}" width="${Math.max(0.3, b.w).toFixed(1)}" height="${b.h}" fill="${b.colour}"/>`);
+		if (b.edge)
+			out.push(edge(b, b.y + head, text, bg));
 		if (b.label)
 			out.push(`<text x="${(b.x + 4).toFixed(1)}" y="${(b.y + head + (b.top ? 14 : b.h / 2 + 4)).toFixed(1)}" fill="${text}">${svgText(b.label)}</text>`);
 		out.push("</g>");

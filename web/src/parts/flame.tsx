@@ -158,6 +158,10 @@ function isPartial(tree: Tree, node: number): boolean {
 function isInlined(tree: Tree, node: number): boolean {
 	return tree.answer.frames.inlined[tree.frame[node]] ?? false;
 }
+/** edgeOf - what the edge of a box tells, where it is @w wide. */
+export function edgeOf(tree: Tree, node: number, w: number): "" | "inlined" | "partial" {
+	return w <= 8 || tree.frame[node] < 0 ? "" : isPartial(tree, node) ? "partial" : isInlined(tree, node) ? "inlined" : "";
+}
 /** dot - a dotted left edge: the box has no frame of its own. */
 function dot(c: CanvasRenderingContext2D, left: number, y: number, h: number): void {
 	for (let at = 2; at + 2 <= h; at += 4)
@@ -299,7 +303,8 @@ export function Flame(props: FlameProps): JSX.Element {
 					c.globalAlpha = 0.45;
 				c.fillRect(from, y, Math.max(to - from - (w > 3 ? 1 : 0), 0.5), h - 1);
 				c.globalAlpha = 1;
-				const edge = w <= 8 || tree.frame[node] < 0 ? "" : isPartial(tree, node) ? "partial" : isInlined(tree, node) && left >= 0 ? "inlined" : "";
+				const told = edgeOf(tree, node, w);
+				const edge = told === "inlined" && left < 0 ? "" : told;
 				if (edge === "inlined") {
 					c.fillStyle = last = theme.boxText;
 					dot(c, from, y, h - 1);

@@ -10,7 +10,7 @@ import { svgOf, savePng, type Box } from "../lib/pictures.ts";
 import { Store, useStore } from "../lib/store.ts";
 import type { Words } from "../lib/url.ts";
 import { Empty, Shown } from "../parts/basics.tsx";
-import { Flame, colourer, EDGES, fit, largestModules, MODULE_COLOURS, nameOf, oneOwner, type Scale } from "../parts/flame.tsx";
+import { Flame, colourer, edgeOf, EDGES, fit, largestModules, MODULE_COLOURS, nameOf, oneOwner, type Scale } from "../parts/flame.tsx";
 import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree, type Treed } from "../parts/usetree.ts";
 import type { ViewProps } from "./props.ts";
@@ -142,6 +142,7 @@ export function boxesOf(tree: Tree, down: boolean, W = 1200, full = tree.width[0
 		boxes.push({
 			x: (tree.x[i] / full) * W, y, w: w - (w > 2 ? 0.6 : 0), h: 19,
 			colour: paint(i),
+			edge: edgeOf(tree, i, w),
 			label: w > 26 ? fit(nameOf(tree, i), w - 8) : "",
 			title: `${facts?.name || nameOf(tree, i)} · ${amount(tree.total[i], tree.answer.unit)}, ${percent(tree.total[i], tree.answer.total)} of all${facts?.module ? ` · ${facts.module}` : ""}`,
 		});
