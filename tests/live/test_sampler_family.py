@@ -30,6 +30,12 @@ print(sum(os.waitpid(pid, 0)[1] == 0 for pid in children), flush=True)
 """
 
 
+def seconds_for(options):
+    """Links of a whole process came with Linux 6.10, such of returns with 6.13; before, closing waits a tenth of a second each."""
+    version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    return 12 if version >= ((6, 13) if options else (6, 10)) else 240
+
+
 def probed(pids, clean):
     return [pid for pid in pids if text_of(pid) != clean]
 
@@ -52,12 +58,12 @@ def test_a_family_is_let_go_in_seconds_when_byteledger(byteledger, killed, optio
         if killed:
             time.sleep(0.1)
             s.kill()
-        s.communicate(timeout=120)
+        s.communicate(timeout=240)
         took = time.monotonic() - begun
         assert s.returncode == (-signal.SIGKILL if killed else 0)
-        while probed(family, clean) and time.monotonic() < begun + 12:
+        while probed(family, clean) and time.monotonic() < begun + seconds_for(options):
             time.sleep(0.05)
         assert not probed(family, clean), "probes are left"
-        assert took < 12, f"{took:.1f} s to let {CHILDREN} children go"
+        assert took < seconds_for(options), f"{took:.1f} s to let {CHILDREN} children go"
         go(p)
         assert p.stdout.readline() == f"{CHILDREN}\n", "children died"
