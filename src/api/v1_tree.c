@@ -125,8 +125,9 @@ static int add_age(struct v1_call *call, struct sums *s, struct err *err)
 	uint64_t *memory = rc == 0 ? calloc(2 * count + 1, sizeof(*memory)) : NULL;
 	if (rc == 0 && !memory)
 		rc = err_set(err, -ENOMEM, "cannot add up");
+	/* blocks of a recording that grows may have stacks that the sums do not know yet */
 	if (rc == 0)
-		rc = block_filter_init(&filter, &query, book->names, err);
+		rc = block_filter_init(&filter, &query, call->reading->book->names, err);
 	struct ageing a = { .call = call,
 			    .filter = &filter,
 			    .book = book,
