@@ -301,11 +301,6 @@ int bh_allocations(struct bh_call *b, struct err *err)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-struct matched {
-	struct block_group group;
-	uint32_t stack;
-};
-
 struct grouping {
 	const struct bh_call *b;
 	/* by stack row */

@@ -453,17 +453,15 @@ static int take_marks(struct growing *g, const struct marks *marks, uint64_t to_
 	while (*at) {
 		char *end;
 		uint64_t value = strtoull(at, &end, 10);
-		const struct mark *mark = marks_find(marks, value);
 		if (*at < '0' || *at > '9' || (*end && *end != ','))
 			return err_set(err, -EINVAL,
 				       "'marks' is a list of numbers of marks, not '%.40s'",
 				       g->call->ask.marks);
-		if (!mark)
-			return err_set(err, -EINVAL, "the recording has no mark %llu",
-				       (unsigned long long)value);
 		if (g->slices == SLICES - 1)
 			return err_set(err, -EINVAL, "'marks' are at most %d", SLICES - 1);
-		g->ends[g->slices++] = mark->time_ns;
+		if (query_mark(marks, value, &g->ends[g->slices], err) < 0)
+			return err->code;
+		g->slices++;
 		at = end + (*end == ',');
 	}
 	if (!g->slices)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * marks.h - moments that the program itself has marked, by number (byteledger_heap_set_marker()):
- * the first of each number names a moment, `mark:7`.
+ * marks.h - moments that were marked, by number: from outside (inject/steer.h), or by the program's
+ * own byteledger_heap_set_marker(). The first of each number names a moment, `mark:7`.
  */
 #ifndef MODEL_MARKS_H
 #define MODEL_MARKS_H

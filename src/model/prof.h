@@ -280,7 +280,7 @@ struct prof_point {
 const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
 
 /**
- * prof_marks() - moments that the program marked; lent until the next event. prof_load_marks() - to
+ * prof_marks() - moments that were marked; lent until the next event. prof_load_marks() - to
  * be filled by who loads a summary.
  */
 const struct marks *prof_marks(const struct prof *prof);

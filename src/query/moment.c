@@ -87,18 +87,22 @@ static int outside(const struct query_time *time, uint64_t start_ns, uint64_t ru
 			bare ? "%" : "");
 }
 
-/** no_mark() - which ones there are instead. */
-static int no_mark(const struct query_time *time, const struct marks *marks, struct err *err)
+int query_mark(const struct marks *marks, uint64_t value, uint64_t *ns, struct err *err)
 {
+	const struct mark *mark = marks_find(marks, value);
 	char list[160] = "";
 	size_t len = 0;
 	uint32_t i = 0;
+	if (mark) {
+		*ns = mark->time_ns;
+		return 0;
+	}
 	for (; i < marks->count && len + 24 < sizeof(list); i++)
 		if (marks_find(marks, marks->at[i].value) == &marks->at[i])
 			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%llu",
 						len ? ", " : "",
 						(unsigned long long)marks->at[i].value);
-	err_set(err, -EINVAL, "the recording has no mark %llu", (unsigned long long)time->value);
+	err_set(err, -EINVAL, "the recording has no mark %llu", (unsigned long long)value);
 	if (marks->unknown)
 		return err_hint(err, "its summary was written before marks were kept in it");
 	if (!marks->count)
@@ -136,14 +140,8 @@ static int resolve(const struct query_time *time, const struct prof *reading, in
 	case QUERY_TIME_PEAK:
 		*ns = totals.peak_time_ns;
 		return 0;
-	case QUERY_TIME_MARK: {
-		const struct marks *marks = prof_marks(reading);
-		const struct mark *mark = marks_find(marks, time->value);
-		if (!mark)
-			return no_mark(time, marks, err);
-		*ns = mark->time_ns;
-		return 0;
-	}
+	case QUERY_TIME_MARK:
+		return query_mark(prof_marks(reading), time->value, ns, err);
 	case QUERY_TIME_WALL_NS:
 	case QUERY_TIME_CLOCK_NS:
 		if (!start) {

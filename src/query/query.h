@@ -36,6 +36,12 @@ struct query_time {
 	/* as it was typed, for messages; cut where it is longer */
 	char text[40];
 };
+/**
+ * query_mark() - when the first mark of number @value was set; -EINVAL with @err, which names those
+ * that there are.
+ */
+int query_mark(const struct marks *marks, uint64_t value, uint64_t *ns, struct err *err);
+
 /** query_time_parse() - -EINVAL with a message and a hint naming the accepted forms. */
 int query_time_parse(const char *text, struct query_time *time, struct err *err);
 /**

@@ -223,3 +223,4 @@ def test_growth_between_marks(byteledger, marked):
                                 ("marks=" + ",".join("7" * 1 for _ in range(16)), "at most 15")):
             status, _, body = server.ask("/api/v1/growth?" + words)
             assert status == 400 and sentence in json.loads(body)["error"], (words, body)
+            assert words != "marks=10" or json.loads(body)["hint"] == "it has 7, 8, 9"
