@@ -224,14 +224,14 @@ def test_json_has_the_keys_that_are_promised(byteledger, prog):
 def text_of(pid, library="libc.so.6"):
     """The code of a library as the process has it now."""
     until = time.monotonic() + 10
-    while f"/{library}\n" not in open(f"/proc/{pid}/maps").read() and time.monotonic() < until:
-        time.sleep(0.01)
-    for line in open(f"/proc/{pid}/maps"):
-        if line.rstrip().endswith("/" + library) and " r-xp " in line:
-            lo, hi = (int(n, 16) for n in line.split()[0].split("-"))
-            with open(f"/proc/{pid}/mem", "rb", 0) as mem:
-                mem.seek(lo)
-                return mem.read(hi - lo)
+    while time.monotonic() < until:
+        for line in open(f"/proc/{pid}/maps"):
+            if line.rstrip().endswith("/" + library) and " r-xp " in line:
+                lo, hi = (int(n, 16) for n in line.split()[0].split("-"))
+                with open(f"/proc/{pid}/mem", "rb", 0) as mem:
+                    mem.seek(lo)
+                    return mem.read(hi - lo)
+        time.sleep(0.01)  # it is being loaded: its first mapping is not that of its code
     raise AssertionError(f"no {library}")
 
 
