@@ -88,11 +88,14 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 @pytest.mark.parametrize("by", [(), (sys.executable, "-c", WITHOUT_PTRACE)], ids=["held", "ptrace refused"])
 def test_a_program_that_cannot_be_held_runs_all_the_same(byteledger, by):
-    """One of a second is sampled from some moment on, one of a millisecond ends with its own status: it was 0 until now."""
-    done = subprocess.run([*by, byteledger, "sample", "--format", "json", "--", "sh", "-c", "sleep 1; ls / >/dev/null; exit 3"],
-                          capture_output=True, text=True, timeout=60)
-    assert done.returncode == 3 and "sampling 1 process" in done.stderr, done
-    assert json.loads(done.stdout)["processes"][0]["cost"]["hits"] > 0, done.stdout
+    """One that goes on is sampled from some moment on, one of a millisecond ends with its own status: it was 0 until now."""
+    with subprocess.Popen([*by, byteledger, "sample", "--budget", "0", "--format", "json", "--", sys.executable, "-c",
+                           "input(); kept = [bytearray(5000) for _ in range(1000)]; raise SystemExit(3)"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sample:
+        said = next((line for line in sample.stderr if "sampling 1 process" in line), None)
+        out, _ = sample.communicate("go\n", timeout=60)
+        assert said and sample.returncode == 3, out
+    assert json.loads(out)["processes"][0]["cost"]["hits"] > 0, out
     done = subprocess.run([*by, byteledger, "sample", "--", "sh", "-c", "exit 7"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 7, done
 
