@@ -396,6 +396,8 @@ static void prepare_calls(struct object *o, const struct code_range *to)
 		o->heads.lo = !o->heads.hi || f->at < o->heads.lo ? f->at : o->heads.lo;
 		o->heads.hi = f->at + f->head > o->heads.hi ? f->at + f->head : o->heads.hi;
 		call->shape = f->name->shape;
+		call->object_lo = o->lo;
+		call->object_bytes = o->hi - o->lo;
 		memcpy(&call->next, &moved, sizeof(moved));
 		patch_stub(at, call, own_entries[call->shape.kind]);
 	}

@@ -33,12 +33,17 @@ struct own_shape {
 	uint8_t kind, block, size, count, align;
 };
 
-/* A hooked function, as its stub hands it to the hook. The entry code knows where @next stands. */
+/* A hooked function, as its stub hands it to the hook. The entry code knows what stands where. */
 struct own_call {
 	/* its moved head */
 	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t);
+	/* the object that it lies in */
+	uint64_t object_lo, object_bytes;
 	struct own_shape shape;
 };
+_Static_assert(offsetof(struct own_call, next) == 0 && offsetof(struct own_call, object_lo) == 8 &&
+		       offsetof(struct own_call, object_bytes) == 16,
+	       "own_entry_x86_64.S");
 
 /* ---- own_names.c ---- */
 

@@ -8,9 +8,12 @@
 .endm
 
 /*
- * Where the stubs of own.c jump to, with a word on the stack that says which function it is. Compilers that see a function
- * and its callers at once break the calling convention: values stay over the call in whatever registers the function does
- * not touch (even the one of its result, if it has none), and the stack is aligned as far as the function needs. So the
+ * Where the stubs of own.c jump to, with the function's struct own_call in rax, and what stood there on the stack.
+ *
+ * A call from another object keeps to the calling convention, as one of a function that the loader leads to us does: a frame,
+ * so that who looks along the frame pointers finds the caller, and the hook's arguments. Within the object compilers that see
+ * a function and its callers at once break the convention: values stay over the call in whatever registers the function does
+ * not touch (even the one of its result, if it has none), and the stack is aligned as far as the function needs. There the
  * registers are what they were when this returns (of wider ones the lower half: nothing here but the C library's memcpy()
  * uses those), and the stack is aligned anew. An exception may pass: the frame's personality leaves the hook.
  *
@@ -20,6 +23,11 @@
 #define KEPT 32				/* behind the hook's arguments on the stack */
 #define FRAME (KEPT + 8 * 8 + 16 * 16)
 
+/* struct own_call */
+#define NEXT 0
+#define OBJECT_LO 8
+#define OBJECT_BYTES 16
+
 .macro OWN name, impl
 	.p2align 4
 	.type	\name, @function
@@ -27,14 +35,42 @@
 	.cfi_startproc
 	.cfi_personality 0x1b, own_personality	/* DW_EH_PE_pcrel | DW_EH_PE_sdata4 */
 	.cfi_adjust_cfa_offset 8
-	push	%rax
+	push	%r11
 	.cfi_adjust_cfa_offset 8
-	mov	16(%rsp), %rax
-	cmp	own_code(%rip), %rax
+	mov	16(%rsp), %r11		/* where it returns to */
+	cmp	own_code(%rip), %r11
 	jb	1f
-	cmp	8+own_code(%rip), %rax
+	cmp	8+own_code(%rip), %r11
 	jb	own_jumped
-1:	mov	8(%rsp), %rax		/* the word: in its place a frame as all have it */
+1:	sub	OBJECT_LO(%rax), %r11
+	cmp	OBJECT_BYTES(%rax), %r11
+	jb	2f
+	mov	8(%rsp), %r11
+	mov	%rbp, 8(%rsp)
+	.cfi_rel_offset %rbp, 8
+	lea	8(%rsp), %rbp
+	.cfi_remember_state
+	.cfi_def_cfa %rbp, 16
+	push	%r11			/* below the word of r11, so that the stack is aligned */
+	push	%rbx
+	push	(%rbp)
+	mov	%rax, %r8
+	lea	16(%rbp), %r9
+	call	\impl
+	leave
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	ret
+
+	.cfi_restore_state
+	.cfi_restore %rbp
+2:	mov	(%rsp), %r11
+	push	%rcx
+	.cfi_adjust_cfa_offset 8
+	mov	16(%rsp), %rcx
+	mov	%rcx, 8(%rsp)		/* rax, below a frame as all have it */
+	pop	%rcx
+	.cfi_adjust_cfa_offset -8
 	mov	%rbp, 8(%rsp)
 	.cfi_rel_offset %rbp, 8
 	lea	8(%rsp), %rbp
@@ -79,10 +115,10 @@
 own_jumped:
 	.cfi_startproc
 	.cfi_def_cfa_offset 24
+	mov	NEXT(%rax), %r11
 	mov	8(%rsp), %rax
-	mov	(%rax), %rax		/* struct own_call, next */
-	mov	%rax, 8(%rsp)
-	pop	%rax
+	mov	%r11, 8(%rsp)
+	pop	%r11
 	.cfi_adjust_cfa_offset -8
 	lea	8(%rsp), %rsp
 	.cfi_adjust_cfa_offset -8
@@ -104,7 +140,7 @@ own_jumped:
 own_next_release:
 	.cfi_startproc
 	mov	%r9, %rax
-	jmp	*(%r8)			/* struct own_call, next */
+	jmp	*NEXT(%r8)
 	DONE	own_next_release
 
 	.section .data.rel.ro, "aw"

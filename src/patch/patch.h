@@ -20,7 +20,7 @@
 
 #define PATCH_JUMP_BYTES 5  /* what patch_jump() overwrites */
 #define PATCH_MOVED_MAX 160 /* what patch_move() writes at most */
-#define PATCH_STUB_BYTES 27 /* what patch_stub() writes at most */
+#define PATCH_STUB_BYTES 25 /* what patch_stub() writes at most */
 
 /**
  * patch_length() - how many bytes the instruction at @code has, of which @bytes can be read. Linear
@@ -68,8 +68,9 @@ int patch_led_into(const uint8_t *code, size_t bytes, unsigned head, const uint8
 unsigned patch_move(uint8_t *to, const uint8_t *code, unsigned head) HIDDEN;
 
 /**
- * patch_stub() - write at @to what pushes @arg onto the stack and jumps to @entry, wherever that
- * is. Every register stays what it is: a compiler may know which ones a function leaves alone.
+ * patch_stub() - write at @to what jumps to @entry, wherever that is, with @arg in rax and what
+ * stood there on the stack. Every other register stays what it is: a compiler may know which ones a
+ * function leaves alone.
  * Return: bytes written.
  */
 unsigned patch_stub(uint8_t *to, const void *arg, const void *entry) HIDDEN;

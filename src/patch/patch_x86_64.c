@@ -680,11 +680,19 @@ unsigned patch_move(uint8_t *to, const uint8_t *code, unsigned head)
 
 unsigned patch_stub(uint8_t *to, const void *arg, const void *entry)
 {
+	static const uint8_t push_mov[3] = { 0x50, 0x48, 0xb8 };   /* rax */
 	static const uint8_t jump[6] = { 0xff, 0x25, 0, 0, 0, 0 }; /* through the word behind it */
-	_Static_assert(PUSH_BYTES + sizeof(jump) + sizeof(entry) == PATCH_STUB_BYTES, "stub");
-	put_push(to, (uint64_t)arg);
-	memcpy(to + PUSH_BYTES, jump, sizeof(jump));
-	memcpy(to + PUSH_BYTES + sizeof(jump), &entry, sizeof(entry));
+	uint8_t *at = to;
+	_Static_assert(sizeof(push_mov) + sizeof(arg) + sizeof(jump) + sizeof(entry) ==
+			       PATCH_STUB_BYTES,
+		       "stub");
+	memcpy(at, push_mov, sizeof(push_mov));
+	at += sizeof(push_mov);
+	memcpy(at, &arg, sizeof(arg));
+	at += sizeof(arg);
+	memcpy(at, jump, sizeof(jump));
+	at += sizeof(jump);
+	memcpy(at, &entry, sizeof(entry));
 	return PATCH_STUB_BYTES;
 }
 

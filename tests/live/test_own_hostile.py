@@ -13,6 +13,11 @@ def test_registers_that_an_own_allocator_leaves_alone_are_left_alone(hooked, pro
     assert seen == truth
 
 
+def test_who_calls_an_own_allocator_from_elsewhere_is_seen_along_the_frame_pointers(hooked, prog):
+    seen, truth, done = grown(hooked, lambda n: [prog("ownfar"), str(n)], 1, 2001)
+    assert seen == truth and b"0 unseen 0 odd" in done.stdout
+
+
 def test_a_function_that_begins_anew_needs_no_more_stack(hooked, prog):
     seen, truth, done = grown(hooked, lambda n: [prog("ownloops"), str(n)], 1, 21)
     assert seen == truth and says(done, "malloc of the executable is hooked, 4 functions")

@@ -19,10 +19,12 @@ struct patched {
 	void *moved;
 };
 
-/* Entered by a stub, which pushed the function's struct patched. Flags mean nothing at a function's entry. */
-__asm__(".text\n.hidden count_call\n.type count_call, @function\ncount_call:\n push %rax\n mov "
-	"8(%rsp), "
-	"%rax\n lock incq (%rax)\n mov 8(%rax), %rax\n mov %rax, 8(%rsp)\n pop %rax\n ret\n"
+/*
+ * Entered by a stub, with the function's struct patched in rax, whose own value it pushed. Flags mean nothing at a function's
+ * entry.
+ */
+__asm__(".text\n.hidden count_call\n.type count_call, @function\ncount_call:\n lock incq (%rax)\n"
+	"mov 8(%rax), %rax\n xchg %rax, (%rsp)\n ret\n"
 	".size count_call, .-count_call");
 extern const char count_call[] HIDDEN;
 

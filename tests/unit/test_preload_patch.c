@@ -521,8 +521,9 @@ static void what_does_not_reach_is_not_written(void **state)
 void *hook_goes_on;
 long hook_saw;
 /* What the preload library's entry will do: note which function it was and call on. */
-__asm__(".text\n.globl patch_hook\n.type patch_hook, @function\npatch_hook:\n pop "
-	"hook_saw(%rip)\n"
+__asm__(".text\n.globl patch_hook\n.type patch_hook, @function\npatch_hook:\n mov "
+	"%rax, hook_saw(%rip)\n"
+	"pop %rax\n"
 	"jmp *hook_goes_on(%rip)\n .size patch_hook, .-patch_hook");
 extern const char patch_hook[];
 
