@@ -244,7 +244,7 @@ const d = {a: [1, 2, 3], b: "y".repeat(900)};
 
 class Chromium(Program):
     """One page that works when it is told; all of the browser's processes are sampled."""
-    name, ops, heap = "chromium", 200000, False
+    name, ops, heap = "chromium", 2500000, False
 
     def argv(self):
         self.wanted, self.worked = queue.Queue(), queue.Queue()

@@ -529,65 +529,80 @@ static int answer(struct sample_life *l, uint64_t asked, struct err *err)
 	return 0;
 }
 
+/* What recurs: ends, new code, others that came, marks and reports. Return: nonzero ends it. */
+enum { BY_US = 1, BY_THEM = 2 };
+/* What may have happened, case by case. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
+static int see_to_all(struct sample_life *l, uint64_t now, struct err *err)
+{
+	const struct sample_life_opt *a = &l->opt;
+	int everywhere = a->kernel || (a->file && !targets_given(a->targets));
+	sampler_poll(l->sampler, has_mapped, l);
+	if (!everywhere)
+		look_into_new_code(l, now);
+	size_t alive = see_ends(l);
+	if (!alive && !everywhere && !a->targets->name)
+		return BY_THEM;
+	if (a->program && started_has_ended(a->program))
+		return BY_THEM;
+	if (everywhere && !a->kernel)
+		add_strangers(l);
+	if (l->record && sample_record_drain(l->record, now, err) < 0)
+		return err->code;
+	if (now >= l->more_due_ns && !a->kernel)
+		look_for_more(l);
+	if (now >= l->mark_due_ns) {
+		if (mark(l, now, err) < 0)
+			return err->code;
+		if (a->ears.marked && a->ears.marked(a->ears.ctx, err) < 0)
+			return err->code;
+		if (is_too_dear(l))
+			return BY_US;
+		l->mark_due_ns += l->mark_ns;
+		if (l->mark_due_ns < now)
+			l->mark_due_ns = now + l->mark_ns;
+	}
+	if (l->interval_ns && now >= l->next_ns) {
+		l->next_ns += l->interval_ns;
+		if (a->ears.show(a->ears.ctx, err) < 0)
+			return err->code;
+		if (a->count && ++l->shown >= a->count)
+			return BY_US;
+	}
+	return l->end_ns && now >= l->end_ns ? BY_US : 0;
+}
+
 /*
  * Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended
  * it, 1 the processes did.
  */
-/* What may have happened, case by case. */
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity) */
 static int watch(struct sample_life *l, struct err *err)
 {
 	const struct sample_life_opt *a = &l->opt;
-	int everywhere = a->kernel || (a->file && !targets_given(a->targets));
-	uint64_t mark_ns = l->interval_ns && l->interval_ns < MARK_NS ? l->interval_ns : MARK_NS;
-	uint64_t mark_due = l->samples->start_ns + mark_ns;
+	int has_ended = 0;
+	l->mark_ns = l->interval_ns && l->interval_ns < MARK_NS ? l->interval_ns : MARK_NS;
+	l->mark_due_ns = l->samples->start_ns + l->mark_ns;
 	l->next_ns = l->samples->start_ns + l->interval_ns;
 	for (;;) {
+		/* before all else, which takes its time: probes may be in that are to go now */
+		if (sampler_govern(&l->governor, clock_ns(CLOCK_MONOTONIC), err) < 0)
+			return err->code;
 		uint64_t now = clock_ns(CLOCK_MONOTONIC), next = now + LOOK_NS;
-		sampler_poll(l->sampler, has_mapped, l);
-		if (!everywhere)
-			look_into_new_code(l, now);
-		size_t alive = see_ends(l);
-		if (!alive && !everywhere && !a->targets->name)
-			return 1;
-		if (a->program && started_has_ended(a->program))
-			return 1;
-		if (everywhere && !a->kernel)
-			add_strangers(l);
-		if (l->record && sample_record_drain(l->record, now, err) < 0)
-			return err->code;
-		if (now >= l->more_due_ns && !a->kernel)
-			look_for_more(l);
-		if (now >= mark_due) {
-			if (mark(l, now, err) < 0)
-				return err->code;
-			if (a->ears.marked && a->ears.marked(a->ears.ctx, err) < 0)
-				return err->code;
-			if (is_too_dear(l))
-				return 0;
-			mark_due += mark_ns;
-			if (mark_due < now)
-				mark_due = now + mark_ns;
-		}
-		if (l->interval_ns && now >= l->next_ns) {
-			l->next_ns += l->interval_ns;
-			if (a->ears.show(a->ears.ctx, err) < 0)
-				return err->code;
-			if (a->count && ++l->shown >= a->count)
-				return 0;
-		}
-		if (l->end_ns && now >= l->end_ns)
-			return 0;
-		if (sampler_govern(&l->governor, now, err) < 0)
-			return err->code;
+		int hurries = !has_ended && sampler_governor_hurries(&l->governor, now);
+		int rc = hurries ? 0 : see_to_all(l, now, err);
+		if (rc)
+			return rc < 0 ? rc : rc == BY_THEM;
 		uint64_t asked = desk_asked(&l->desk);
-		uint64_t asked_ns = desk_waits(&l->desk) ? l->answer_due_ns : UINT64_MAX;
+		uint64_t asked_ns =
+			desk_waits(&l->desk) && !hurries ? l->answer_due_ns : UINT64_MAX;
 		if (asked_ns <= now && answer(l, asked, err) < 0)
 			return err->code;
 		next = asked_ns > now && asked_ns < next ? asked_ns : next;
 		next = l->governor.until_ns < next ? l->governor.until_ns : next;
-		next = l->end_ns && l->end_ns < next ? l->end_ns : next;
-		next = l->interval_ns && l->next_ns < next ? l->next_ns : next;
+		if (!hurries) {
+			next = l->end_ns && l->end_ns < next ? l->end_ns : next;
+			next = l->interval_ns && l->next_ns < next ? l->next_ns : next;
+		}
 		now = clock_ns(CLOCK_MONOTONIC);
 		uint64_t left = next > now ? next - now : 0;
 		struct timespec time = clock_time(left);
@@ -595,10 +610,13 @@ static int watch(struct sample_life *l, struct err *err)
 		struct pollfd fds[5] = { { .fd = l->signals, .events = POLLIN },
 					 { .fd = l->dump_signal, .events = POLLIN },
 					 { .fd = sampler_wake_fd(l->sampler), .events = POLLIN },
-					 { .fd = desk_fd(&l->desk), .events = POLLIN },
+					 { .fd = hurries ? -1 : desk_fd(&l->desk),
+					   .events = POLLIN },
 					 { .fd = one, .events = POLLIN } };
+		has_ended = 0;
 		if (ppoll(fds, 5, &time, NULL) <= 0)
 			continue;
+		has_ended = fds[4].revents != 0;
 		if (fds[0].revents && started_signals(l->signals, a->program))
 			return 0;
 		struct signalfd_siginfo info;

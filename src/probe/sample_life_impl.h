@@ -50,6 +50,8 @@ struct sample_life {
 	/* when it was detached; 0 = not yet */
 	uint64_t ended_ns;
 	uint64_t end_ns, more_due_ns, next_ns, interval_ns, shown;
+	/* the next reading of the tables, and how often there is one */
+	uint64_t mark_due_ns, mark_ns;
 	struct desk desk;
 	/* not before */
 	uint64_t answer_due_ns;

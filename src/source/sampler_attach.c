@@ -85,10 +85,11 @@ static void end_links(struct sampler *s, uint32_t from)
 		end_link(&s->links[--s->link_count]);
 }
 
+/* Of functions that all processes count together each is taken to call as much as it runs. */
 static int busiest_first(const void *a, const void *b)
 {
 	const struct sampler_link *x = a, *y = b;
-	return (x->hits < y->hits) - (x->hits > y->hits);
+	return (x->weight < y->weight) - (x->weight > y->weight);
 }
 
 /*
@@ -101,8 +102,11 @@ static void sort_links(struct sampler *s)
 	struct err err = { 0 };
 	if (s->link_count < 2 || sampler_hits(s, hits, &err) < 0)
 		return;
-	for (uint32_t i = 0; i < s->link_count; i++)
-		s->links[i].hits = hits[s->links[i].number & (WIRE_SAMPLE_FUNCTIONS_MAX - 1)];
+	for (uint32_t i = 0; i < s->link_count; i++) {
+		struct sampler_link *link = &s->links[i];
+		uint64_t calls = hits[link->number & (WIRE_SAMPLE_FUNCTIONS_MAX - 1)];
+		link->weight = (double)(link->used_ns + 1) * (double)calls;
+	}
 	qsort(s->links, s->link_count, sizeof(*s->links), busiest_first);
 }
 
@@ -126,12 +130,29 @@ static void *end_some(void *ctx)
 {
 	struct enders *e = ctx;
 	uint32_t i;
-	if (e->hurries)
-		hurry(1); /* a new thread is as patient as all are */
 	while ((i = __atomic_fetch_add(&e->next, 1, __ATOMIC_RELAXED)) < e->count)
 		if (is_of(&e->links[i], e->which))
 			end_link(&e->links[i]);
 	return NULL;
+}
+
+/*
+ * A thread that does not wait for a processor behind others even before it has begun: by then
+ * probes cost. Where that is not permitted it is as patient as all are.
+ */
+static int start_ender(pthread_t *thread, struct enders *e)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	pthread_attr_t attr;
+	int rc = -1;
+	if (e->hurries && pthread_attr_init(&attr) == 0) {
+		if (pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED) == 0 &&
+		    pthread_attr_setschedpolicy(&attr, SCHED_FIFO) == 0 &&
+		    pthread_attr_setschedparam(&attr, &first) == 0)
+			rc = pthread_create(thread, &attr, end_some, e);
+		pthread_attr_destroy(&attr);
+	}
+	return rc ? pthread_create(thread, NULL, end_some, e) : 0;
 }
 
 /*
@@ -147,8 +168,7 @@ static void end_side_by_side(struct sampler_link *links, uint32_t of, int which,
 	uint32_t wanted = 0, count = 0;
 	for (uint32_t i = 0; i < of; i++)
 		wanted += is_of(&links[i], which) != 0;
-	while (count < ENDERS_MAX && count + 1 < wanted &&
-	       pthread_create(&threads[count], NULL, end_some, &e) == 0)
+	while (count < ENDERS_MAX && count + 1 < wanted && start_ender(&threads[count], &e) == 0)
 		count++;
 	end_some(&e);
 	while (count)
@@ -286,6 +306,7 @@ static int attach_one(struct sampler *s, struct bpf_program *program, uint32_t p
 	if (!link)
 		return err->code;
 	link->pid = pid;
+	link->used_ns = s->used_ns;
 	link->is_free = (uint8_t)f->is_free;
 	link->number = f->number;
 	link->link = bpf_program__attach_uprobe_opts(program, pid ? (pid_t)pid : -1, f->attach,
@@ -347,7 +368,7 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 	uint64_t *offsets = calloc(all->count, sizeof(*offsets));
 	uint64_t *cookies = calloc(all->count, sizeof(*cookies));
 	const struct sampler_function *example = &all->all[first];
-	uint32_t count = 0;
+	uint32_t count = 0, busiest = example->number;
 	int rc = offsets && cookies ? 0 : err_set(err, -ENOMEM, "cannot list probes");
 	for (size_t i = 0; !rc && i < all->count; i++) {
 		const struct sampler_function *f = &all->all[i];
@@ -355,6 +376,8 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 			continue;
 		if (i < first)
 			break; /* its link has this one, too */
+		if (s->hits[f->number] > s->hits[busiest])
+			busiest = f->number;
 		offsets[count] = f->file_at;
 		cookies[count++] = cookie_of(f);
 	}
@@ -370,8 +393,9 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 			.pid = pid,
 		};
 		link->pid = pid;
+		link->used_ns = s->used_ns;
 		link->is_free = (uint8_t)example->is_free;
-		link->number = example->number;
+		link->number = busiest;
 		link->fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 		if (link->fd < 0) {
 			int error = errno;
@@ -437,6 +461,34 @@ static int attach_or_none(struct sampler *s, uint32_t pid, struct sampler_functi
 	return rc;
 }
 
+/*
+ * Whether functions that no process had before can be probed, tried on ourselves: in the process
+ * that is meant each try would cost what calls meanwhile do, and no budget is kept by then.
+ */
+static int try_new(struct sampler *s, const struct sampler_functions *functions, struct err *err)
+{
+	struct sampler_functions new = { .all = calloc(functions->count + 1, sizeof(*new.all)) };
+	uint32_t before = s->link_count, known = s->numbered_count;
+	int rc = new.all ? 0 : err_set(err, -ENOMEM, "cannot list probes");
+	for (size_t i = 0; !rc && i < functions->count; i++) {
+		rc = number_of(s, &functions->all[i], err);
+		if (!rc && functions->all[i].number >= known)
+			new.all[new.count++] = functions->all[i];
+	}
+	if (!rc)
+		rc = attach_or_none(s, (uint32_t)getpid(), &new, err);
+	end_side_by_side(s->links + before, s->link_count - before, ALL_LINKS, 0);
+	s->link_count = before;
+	free(new.all); /* what they hold is not its own */
+	return rc;
+}
+
+static uint64_t cpu_of_process(uint32_t pid)
+{
+	clockid_t clock;
+	return pid && clock_getcpuclockid((pid_t)pid, &clock) == 0 ? clock_ns(clock) : 0;
+}
+
 int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *functions,
 		   struct err *err)
 {
@@ -451,17 +503,12 @@ int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *fu
 	struct err gone = { 0 };
 	if (pid)
 		bpftables_refresh(s->tables, pid, &gone);
-	uint32_t before = s->link_count;
-	if (s->held)
-		hurry(1);
-	int rc = attach_or_none(s, pid, functions, err);
-	if (s->held) {
-		end_links(s, before);
-		hurry(0);
-	}
+	int rc = s->held ? try_new(s, functions, err) : attach_or_none(s, pid, functions, err);
 	if (rc < 0)
 		return rc;
-	s->sets[s->set_count++] = (struct sampler_set){ pid, *functions };
+	s->sets[s->set_count++] = (struct sampler_set){ .pid = pid,
+							.cpu_ns = cpu_of_process(pid),
+							.functions = *functions };
 	*functions = (struct sampler_functions){ 0 };
 	return 0;
 }
@@ -471,11 +518,35 @@ void sampler_hold(struct sampler *s)
 	s->held = s->windows = 1;
 }
 
+static int idlest_first(const void *a, const void *b)
+{
+	const struct sampler_set *x = a, *y = b;
+	return (x->used_ns > y->used_ns) - (x->used_ns < y->used_ns);
+}
+
+/*
+ * Putting in the probes of one process takes milliseconds, and of a family some tens, in which
+ * those that have theirs pay: the busiest comes last.
+ */
+static void sort_sets(struct sampler *s)
+{
+	for (size_t i = 0; i < s->set_count; i++) {
+		uint64_t cpu_ns = cpu_of_process(s->sets[i].pid);
+		s->sets[i].used_ns = cpu_ns > s->sets[i].cpu_ns ? cpu_ns - s->sets[i].cpu_ns : 0;
+		s->sets[i].cpu_ns = cpu_ns;
+	}
+	qsort(s->sets, s->set_count, sizeof(*s->sets), idlest_first);
+}
+
 static int attach_sets(struct sampler *s, struct err *err)
 {
+	struct err unknown = { 0 };
 	int rc = 0;
+	sort_sets(s);
+	sampler_hits(s, s->hits, &unknown);
 	for (size_t i = 0; i < s->set_count; i++) {
 		struct err gone = { 0 };
+		s->used_ns = s->sets[i].used_ns;
 		/* one that has ended meanwhile is no reason to leave the others */
 		int one = attach_or_none(s, s->sets[i].pid, &s->sets[i].functions, &gone);
 		if (one < 0 && one != -ESRCH && one != -ENOENT && !rc)

@@ -113,6 +113,11 @@ void sampler_governor_fini(struct sampler_governor *governor);
  */
 int sampler_govern(struct sampler_governor *governor, uint64_t now_ns, struct err *err);
 /**
+ * sampler_governor_hurries() - a short window is open that ends soon: nothing that takes long
+ * is to be done before that.
+ */
+int sampler_governor_hurries(const struct sampler_governor *governor, uint64_t now_ns);
+/**
  * sampler_governor_end() - one more window, for the time since the last one; before the probes go.
  * Some ms. @gone: the processes have ended, at @now_ns: what they did since is taken to be as
  * before.

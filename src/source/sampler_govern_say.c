@@ -5,6 +5,14 @@
 
 #include "source/sampler_book.h"
 
+#define HURRY_NS 20000000ull
+
+int sampler_governor_hurries(const struct sampler_governor *g, uint64_t now_ns)
+{
+	return g->budget > 0 && !g->only_measure && g->on && !g->lasting && g->cut_ns > now_ns &&
+	       g->cut_ns - now_ns < HURRY_NS;
+}
+
 void sampler_governor_say(struct sampler_governor *g, uint64_t now_ns)
 {
 	struct samples *s = g->samples;

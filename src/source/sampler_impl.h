@@ -40,10 +40,11 @@ struct sampler_link {
 	int fd;
 	uint32_t pid;
 	uint8_t is_free;
-	/* of its function, or of one of them */
+	/* of its function, or of the one of them that was called most */
 	uint32_t number;
-	/* when it is about to go */
-	uint64_t hits;
+	/* as its set's, when it was made; and what it is worth when it is about to go */
+	uint64_t used_ns;
+	double weight;
 };
 
 /** struct sampler_reaped - links of processes that have ended, on their way out. */
@@ -90,6 +91,8 @@ struct sampler {
 	struct sampler_reaped reaped;
 	struct sampler_set {
 		uint32_t pid;
+		/* CPU time of all its life, and since it was probed before */
+		uint64_t cpu_ns, used_ns;
 		struct sampler_functions functions;
 	} * sets;
 	size_t set_count;
@@ -99,6 +102,8 @@ struct sampler {
 		uint64_t vaddr;
 	} numbered[WIRE_SAMPLE_FUNCTIONS_MAX];
 	uint32_t numbered_count;
+	/* when probes were put in the last time: calls of each, and what their process ran */
+	uint64_t hits[WIRE_SAMPLE_FUNCTIONS_MAX], used_ns;
 	int (*event_cb)(void *ctx, const struct wire_sample_event *event);
 	void *event_ctx;
 	int event_rc;

@@ -2,6 +2,7 @@
 """What windows of a budget show, held against what the program knows that it made."""
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -155,3 +156,23 @@ def test_few_calls_are_seen_all_of_the_time(byteledger, prog):
         got = json.loads(end(s))["processes"][0]
     assert got["cost"]["duty"] > 0.5
     assert abs(got["estimated_allocations"] - made) < 0.25 * made, (got["estimated_allocations"], made)
+
+
+def test_a_budget_of_many_processes_with_many_allocators_is_kept_from_the_first_window_on(byteledger, prog):
+    """
+    Probes of nine processes with four allocators each take tens of milliseconds to go in. While the last go in those that have theirs pay, and
+    a try before, process by process, cost chromium three times what the purse holds, before the first window was open.
+    """
+    libraries = [f"{test_sampler.LIBS}/{name}" for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so")]
+    env = {"LD_PRELOAD": ":".join(filter(os.path.exists, libraries))}
+    with contextlib.ExitStack() as stack:
+        all_of_them = [stack.enter_context(running(prog("calls"), "1", "80000", "8", env=env)) for _ in range(9)]
+        for p in all_of_them:
+            go(p)
+        targets = [word for p in all_of_them for word in ("-p", str(p.pid))]
+        done = subprocess.run([byteledger, "sample", *targets, "--jsonl", "--interval", "500ms", "--duration", "5s"], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+    costs = [json.loads(line)["processes"][0]["cost"] for line in done.stdout.splitlines()]
+    assert costs[-1]["duty"] < 0.5
+    assert costs[-1]["overdrawn_ns"] < 6e6, costs # no more than the purse once more, which is the machine's to waste
+    assert costs[0]["hits"] * costs[0]["ns_per_hit"] < 2 * 6e6 + 5e8 * 0.0085, costs[0]
