@@ -2,6 +2,7 @@
 /* ask.c - words and values of a question. */
 #include "api/ask.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +152,35 @@ static int take_module(struct parse *p, const char *v, struct err *err)
 {
 	p->ask->query.module = v;
 	return *v ? 0 : bad(err, "module", v, "the base name of a module");
+}
+
+static int take_stack(struct parse *p, const char *v, struct err *err)
+{
+	uint64_t row = 0;
+	int rc = number("stack", v, 0, UINT32_MAX, &row, err);
+	p->ask->query.has_stack = 1;
+	p->ask->query.stack = (uint32_t)row;
+	return rc;
+}
+/** take_hex() - `0x` and hex digits from @v on; what follows them, NULL: none are there. */
+static const char *take_hex(const char *v, uint64_t *to)
+{
+	char *end;
+	errno = 0;
+	*to = strtoull(v, &end, 16);
+	return strncmp(v, "0x", 2) == 0 && isxdigit((unsigned char)v[2]) && !errno ? end : NULL;
+}
+static int take_address(struct parse *p, const char *v, struct err *err)
+{
+	struct query *q = &p->ask->query;
+	const char *at = take_hex(v, &q->address_from);
+	q->has_address = 1;
+	q->address_to = q->address_from + 1;
+	if (at && *at == '-')
+		at = take_hex(at + 1, &q->address_to);
+	return at && !*at && q->address_to > q->address_from
+		       ? 0
+		       : bad(err, "address", v, "0xFROM-0xTO, or one address");
 }
 
 static int take_own(struct parse *p, const char *v, struct err *err)
@@ -436,6 +466,8 @@ static const struct word all_words[] = {
 	{ "limit", ASK_SELECTION | ASK_SHEET, take_limit, 0 },
 	{ "thread", ASK_SELECTION, take_thread, PART_READING },
 	{ "module", ASK_SELECTION, take_module, PART_READING },
+	{ "stack", ASK_SELECTION, take_stack, PART_READING },
+	{ "address", ASK_SELECTION, take_address, PART_READING },
 	{ "base", ASK_SELECTION, take_base, 0 },
 	{ "own", ASK_SELECTION, take_own, 0 },
 	{ "x", ASK_TRANSFORMS, take_x, PART_FOLDING },

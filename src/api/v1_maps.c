@@ -237,10 +237,16 @@ static void put_maps(struct v1_call *call, struct v1_stacks *stacks, const struc
 	jsonw_array(json, "name");
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct v1_map *r = &maps->rows[i];
-		if (filter->has_at && (r->made_ns > filter->at_ns || r->gone_ns <= filter->at_ns))
-			continue;
-		if (r->made_ns < filter->from_ns || r->made_ns >= filter->to_ns ||
-		    r->bytes < filter->min_size || r->bytes > filter->max_size)
+		/* the words mean of a mapping what they mean of a block */
+		const struct block_row row = {
+			.time_ns = r->made_ns,
+			.freed_ns = r->gone_ns,
+			.addr = r->addr,
+			.bytes = r->bytes,
+			.stack = r->stack,
+			.tid = r->tid,
+		};
+		if (!block_matches(filter, &row))
 			continue;
 		char text[8];
 		snprintf(text, sizeof(text), "\"%c%c%c%c\"", r->prot & PROT_READ ? 'r' : '-',

@@ -414,6 +414,8 @@ int block_filter_init(struct block_filter *f, const struct query *q, const struc
 		.leaked = q->leaked,
 		.has_thread = q->has_thread,
 		.tid = q->thread,
+		.address_from = q->address_from,
+		.address_to = q->has_address ? q->address_to : UINT64_MAX,
 		.has_at = q->at.kind != QUERY_TIME_NONE,
 	};
 	if (q->from.kind)
@@ -431,6 +433,8 @@ int block_filter_init(struct block_filter *f, const struct query *q, const struc
 	}
 	if (rc == 0 && q->module)
 		rc = module_stacks(names, q->module, &f->stacks, err);
+	if (rc == 0 && q->has_stack)
+		rc = one_stack(names, q->stack, &f->stacks, err);
 	if (rc < 0)
 		block_filter_fini(f);
 	return rc;

@@ -111,6 +111,7 @@ struct block_filter {
 	uint64_t from_ns, to_ns, at_ns;
 	int has_at;
 	uint64_t min_size, max_size, lifetime_min_ns, lifetime_max_ns, end_ns;
+	uint64_t address_from, address_to;
 	int leaked, has_thread;
 	uint32_t tid;
 	/* by row of the names; NULL: all. Owned */
@@ -132,6 +133,7 @@ static inline int block_matches(const struct block_filter *f, const struct block
 	       r->time_ns < f->to_ns && lifetime >= f->lifetime_min_ns &&
 	       lifetime <= f->lifetime_max_ns && (!f->leaked || r->freed_ns == BLOCK_NEVER) &&
 	       (!f->has_at || (r->time_ns <= f->at_ns && r->freed_ns > f->at_ns)) &&
+	       query_touches(f->address_from, f->address_to, r->addr, r->bytes) &&
 	       (!f->has_thread || r->tid == f->tid) && (!f->stacks || f->stacks[r->stack]);
 }
 

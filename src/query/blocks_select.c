@@ -294,6 +294,10 @@ static int narrow(struct block_view *v, const struct selection *s, struct err *e
 		}
 		unsure = 1;
 	}
+	if (s->filter->address_from || s->filter->address_to != UINT64_MAX) {
+		memset(v->unsure, 1, v->count); /* no column has addresses */
+		unsure = 1;
+	}
 	if (s->filter->stacks) {
 		const uint32_t *stack =
 			part(v, BLOCK_COLUMNS + 1, BLOCK_STACKS_AT, BLOCK_PAGE * 4, err);

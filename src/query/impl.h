@@ -60,6 +60,8 @@ struct plan {
 	const struct prof *names;
 	/* by row of @names; NULL = all */
 	uint8_t *stacks;
+	/* blocks that touch them; 0 and UINT64_MAX: all do */
+	uint64_t address_from, address_to;
 };
 
 /** plan_is_mine() - was it made by the thread that was asked for? */
@@ -83,17 +85,19 @@ static inline int plan_define(const struct plan *plan, const struct def *def, st
 static inline int plan_takes(const struct plan *plan, const struct event *ev)
 {
 	if (ev->bytes < plan->min_size || ev->bytes > plan->max_size ||
-	    ev->time_ns < plan->from_ns || ev->time_ns >= plan->to_ns || !plan_is_mine(plan, ev))
+	    ev->time_ns < plan->from_ns || ev->time_ns >= plan->to_ns || !plan_is_mine(plan, ev) ||
+	    !query_touches(plan->address_from, plan->address_to, ev->addr, ev->bytes))
 		return 0;
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
 /**
  * plan_takes_culled() - of blocks that a recording knows by their sums, sizes are not told apart,
- * and the time is that of the sum.
+ * nor addresses, and the time is that of the sum.
  */
 static inline int plan_takes_culled(const struct plan *plan, const struct event *ev)
 {
-	if (plan->min_size || plan->max_size != UINT64_MAX || ev->time_ns < plan->from_ns ||
+	if (plan->min_size || plan->max_size != UINT64_MAX || plan->address_from ||
+	    plan->address_to != UINT64_MAX || ev->time_ns < plan->from_ns ||
 	    ev->time_ns >= plan->to_ns || !plan_is_mine(plan, ev))
 		return 0;
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
@@ -146,6 +150,9 @@ static inline int plan_run(const struct query_source *source, const struct plan 
  * which is made if it is NULL and else keeps only those that were in it. -ENOMEM.
  */
 int module_stacks(const struct prof *prof, const char *name, uint8_t **stacks, struct err *err);
+
+/** one_stack() - the same for the one with row @row; -EINVAL with @err where there is none. */
+int one_stack(const struct prof *prof, uint32_t row, uint8_t **stacks, struct err *err);
 
 /**
  * fate_run() - replay once and set the bit of each allocation (by its number) that @plan selects.

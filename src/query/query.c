@@ -13,7 +13,8 @@ int query_is_empty(const struct query *query)
 	return !query ||
 	       (!query->at.kind && !query->from.kind && !query->to.kind && !query->function_regex &&
 		query->min_size == 0 && !query->has_max_size && !query->has_lifetime_min &&
-		!query->has_lifetime_max && !query->leaked && !query->module && !query->has_thread);
+		!query->has_lifetime_max && !query->leaked && !query->module &&
+		!query->has_thread && !query->has_stack && !query->has_address);
 }
 
 /** read_whole() - everything: the summary where there is one. */
@@ -66,6 +67,8 @@ static int make_plan(const struct query *q, const struct prof *whole, struct pla
 		.leaked = q->leaked,
 		.needs_fate = q->has_lifetime_min || q->has_lifetime_max || q->leaked,
 		.thread = q->thread,
+		.address_from = q->address_from,
+		.address_to = q->has_address ? q->address_to : UINT64_MAX,
 		.has_at = q->at.kind != QUERY_TIME_NONE,
 		.at_ns = UINT64_MAX,
 	};
@@ -160,9 +163,10 @@ static int prepare(const struct query_source *source, const struct query *query,
 		   struct prof **whole, struct err *err)
 {
 	*whole = NULL;
-	if (query->function_regex || query->module || query->has_lifetime_min ||
-	    query->has_lifetime_max || moment_needs_reading(query, &query->at) ||
-	    moment_needs_reading(query, &query->from) || moment_needs_reading(query, &query->to)) {
+	int by_stack = query->function_regex || query->module || query->has_stack;
+	if (by_stack || query->has_lifetime_min || query->has_lifetime_max ||
+	    moment_needs_reading(query, &query->at) || moment_needs_reading(query, &query->from) ||
+	    moment_needs_reading(query, &query->to)) {
 		*whole = read_whole(source, err);
 		if (!*whole)
 			return err ? err->code : -EIO;
@@ -172,7 +176,7 @@ static int prepare(const struct query_source *source, const struct query *query,
 		rc = may_have_culled(source, *whole, err);
 		plan->to_the_end = rc > 0;
 	}
-	if (rc < 0 || !(query->function_regex || query->module))
+	if (rc < 0 || !by_stack)
 		return rc < 0 ? rc : 0;
 	plan->names = *whole;
 	if (query->function_regex) {
@@ -181,8 +185,10 @@ static int prepare(const struct query_source *source, const struct query *query,
 		plan->stacks = query_mask(*whole, query->function_regex, 0, err);
 		rc = plan->stacks ? 0 : err ? err->code : -EINVAL;
 	}
-	return rc == 0 && query->module ? module_stacks(*whole, query->module, &plan->stacks, err)
-					: rc;
+	if (rc == 0 && query->module)
+		rc = module_stacks(*whole, query->module, &plan->stacks, err);
+	return rc == 0 && query->has_stack ? one_stack(*whole, query->stack, &plan->stacks, err)
+					   : rc;
 }
 
 struct prof *query_run(const struct query_source *source, const struct query *query,

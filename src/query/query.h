@@ -103,7 +103,22 @@ struct query {
 	int has_thread;
 	/* tid: only what it allocated */
 	uint32_t thread;
+	/* only what one stack allocated: its row of the whole reading's names */
+	int has_stack;
+	uint32_t stack;
+	/* only blocks that touch [address_from, address_to) */
+	int has_address;
+	uint64_t address_from, address_to;
 };
+
+/**
+ * query_touches() - does a block lie in [@from, @to), be it in part? One of no bytes has a place,
+ * too.
+ */
+static inline int query_touches(uint64_t from, uint64_t to, uint64_t addr, uint64_t bytes)
+{
+	return addr < to && (addr >= from || from - addr < bytes);
+}
 
 /** query_is_empty() - 1 if @query (NULL too) selects everything. */
 int query_is_empty(const struct query *query);

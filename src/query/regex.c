@@ -176,3 +176,17 @@ int module_stacks(const struct prof *prof, const char *name, uint8_t **stacks, s
 	*stacks = in;
 	return 0;
 }
+
+int one_stack(const struct prof *prof, uint32_t row, uint8_t **stacks, struct err *err)
+{
+	uint32_t count = prof_stack_count(prof);
+	if (row >= count)
+		return err_set(err, -EINVAL, "there is no stack %u: there are %u", row, count - 1);
+	uint8_t *in = calloc(count, 1);
+	if (!in)
+		return err_set(err, -ENOMEM, "cannot look for the stack %u", row);
+	in[row] = !*stacks || (*stacks)[row];
+	free(*stacks);
+	*stacks = in;
+	return 0;
+}

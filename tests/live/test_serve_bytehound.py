@@ -138,6 +138,13 @@ def test_groups_of_the_page_are_those_of_the_older_rest(served, byteledger, own,
             values = begin["rows"][column] + rest["rows"][column]
             assert sorted(begin["rows"]["group"] + rest["rows"]["group"]) == sorted(rows["group"])
             assert values == sorted(values, reverse=bool(sign)) and sorted(values) == sorted(rows[column])
+    # a group opens its blocks: the same figures by the list and by one replay, whatever else is selected
+    for i in range(0, len(rows["group"]), max(1, len(rows["group"]) // 10)):
+        words = {"stack": rows["group"][i], **own}
+        assert server.get("allocations", limit=1, **words)["matched"] == rows["count"][i]
+        tree = server.get("tree", cost="allocations", nodes=1, **words)
+        assert tree["total"] == rows["count"][i]
+    assert server.ask(f"/api/v1/allocations?stack={1 << 31}")[0] == 400
     # single blocks, all pages of them: names of stacks are shared by groups, sums of lifetimes are not
     for words, prefix in ((own, ""), ({}, "all_")):
         lived, cursor = 0, None
@@ -151,6 +158,25 @@ def test_groups_of_the_page_are_those_of_the_older_rest(served, byteledger, own,
     assert server.ask("/api/v1/allocations?group=function")[0] == 400
     assert server.ask("/api/v1/allocations?group=stack&order=address")[0] == 400
     assert server.ask("/api/v1/allocations?order=count")[0] == 400
+
+
+def test_words_mean_of_a_mapping_what_they_mean_of_a_block(byteledger, tmp_path):
+    """Before, words but times and sizes were taken and left out in silence."""
+    path = str(tmp_path / "maps.blt")
+    program = "import mmap; a = [mmap.mmap(-1, (1 << 20) + 4096 * i) for i in range(20)]; [a.pop().close() for i in range(10)]; import os; os._exit(0)"
+    subprocess.run([byteledger, "run", "-q", "-o", path, "--", "/usr/bin/python3", "-c", program], check=True, timeout=60)
+    with Server(byteledger, path) as server:
+        def kept(**words):
+            maps = server.get("maps", **words)["maps"]
+            return list(zip(*(maps[k] for k in ("address", "bytes", "made_ns", "gone_ns", "thread"))))
+        every = kept()
+        assert len(every) >= 20
+        assert kept(leaked=1) == [m for m in every if m[3] is None] != every and len(kept(leaked=1)) >= 10
+        assert kept(thread=every[0][4]) == every and kept(thread=every[0][4] + 1) == []
+        first = int(every[-1][0], 16)
+        assert every[-1] in kept(address=f"{first - 1:#x}-{first + 1:#x}")
+        assert every[-1] not in kept(address=f"{first - 1:#x}-{first:#x}")
+        assert kept(function_regex="no such function") == [] and kept(lifetime_min="1h") == []
 
 
 def test_groups_have_what_the_published_page_reads(served, byteledger):

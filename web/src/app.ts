@@ -120,10 +120,10 @@ export function offered(view: View, from: Source | null): boolean {
 	return need === "" || (need !== undefined && !!(OF_NODE.has(view) ? nodeSource(from) : from)?.has?.includes(need));
 }
 
-/** words that each recording understands; what another one's numbers meant does not follow a change of source. */
+/** words that each recording understands; what another one's numbers and addresses meant does not follow a change of source. */
 export function switchSource(id: number): void {
 	const keep = place.get().words;
-	go({ src: String(id), n: undefined, s: undefined, base: keep.base && /^@/.test(keep.base) ? keep.base : undefined, cursor: undefined });
+	go({ src: String(id), n: undefined, s: undefined, stack: undefined, address: undefined, base: keep.base && /^@/.test(keep.base) ? keep.base : undefined, cursor: undefined });
 }
 
 let toastTimer = 0;

@@ -11,8 +11,9 @@ import { cases as live } from "./cases-live.mjs";
 import { cases as others } from "./cases-others.mjs";
 import { cases as trust } from "./cases-trust.mjs";
 import { cases as colours } from "./cases-colours.mjs";
+import { cases as lists } from "./cases-lists.mjs";
 
-const cases = { ...views, ...live, ...trust, ...others, ...colours };
+const cases = { ...views, ...live, ...trust, ...others, ...colours, ...lists };
 const run = cases[name];
 if (!run) {
 	console.log(Object.keys(cases).join("\n"));

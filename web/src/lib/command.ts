@@ -64,7 +64,7 @@ export function commandOf(place: Place, file: string, pid: number | null = null,
 		parts.push("--inverted");
 	if (words.base === undefined)
 		parts.push(shellWord(file));
-	for (const word of ["x", "module", "thread", "own"] as const)
+	for (const word of ["x", "module", "thread", "stack", "address", "own"] as const)
 		if (words[word])
 			beyond.push(`${word}=${words[word]}`);
 	return { text: parts.join(" "), beyond };

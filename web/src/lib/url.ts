@@ -11,7 +11,7 @@ export type View = (typeof VIEWS)[number];
 /** Words of the selection that the server knows, in canonical order. */
 export const ASKED = [
 	"src", "cost", "by", "at", "from", "to", "function-regex", "min-size", "max-size", "lifetime-min", "lifetime-max",
-	"leaked", "inverted", "limit", "thread", "module", "base", "own", "x",
+	"leaked", "inverted", "limit", "thread", "module", "stack", "address", "base", "own", "x",
 ] as const;
 /** Words that only this page knows: zoomed node, selected node, what is looked for, order of a table, a function's key, what colours tell, blocks by what, more. */
 export const OWN = ["n", "s", "find", "sort", "order", "f", "series", "types", "level", "addr", "q", "cursor", "zoom", "pid", "z", "colour", "marks", "group"] as const;

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { copy, costOf, go, link, offered, place, source } from "../app.ts";
+import type { Named } from "../api/types.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, baseName, count, exact, percent, plain, signed } from "../lib/format.ts";
 import { frameKey, keyText } from "../lib/keys.ts";
@@ -13,6 +14,9 @@ import { Bar, Explained } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 import { nameOf, scaleText } from "./flame.tsx";
 import { addTransform } from "./selection.tsx";
+
+/** An answer whose rows name stacks. */
+export type Stacked = Named & { stacks: { key: string[]; frames: number[][] } };
 
 export interface FrameFacts {
 	key: string;
@@ -37,6 +41,35 @@ export function frameFacts(answer: Pick<Tree["answer"], "frames" | "modules" | "
 		line: f.line[frame],
 		category: f.category[frame],
 	};
+}
+
+/** stackNames - innermost first. */
+export function stackNames(answer: Stacked, stack: number): string[] {
+	return (answer.stacks.frames[stack] ?? []).map((f) => plain(answer.frames.short[f]) || plain(answer.frames.name[f]));
+}
+
+/** A stack of an answer, a function a line. */
+export function StackList(props: { answer: Stacked; stack: number; title: string }): JSX.Element | null {
+	const theme = useStore(colours);
+	const frames = props.answer.stacks.frames[props.stack];
+	return frames?.length ? (
+		<div class="stack">
+			<h3>{props.title}</h3>
+			<ol>
+				{frames.map((f, i) => {
+					const facts = frameFacts(props.answer, f)!;
+					return (
+						<li key={i}>
+							<span class="dot" style={{ background: theme.boxes[facts.category] }} />
+							<a href={link({ f: facts.key, s: undefined, sort: undefined, find: undefined }, "function")} title={facts.name}>
+								{facts.short || facts.name}
+							</a>
+						</li>
+					);
+				})}
+			</ol>
+		</div>
+	) : null;
 }
 
 /** stackText - from the box outwards to main, as one copies it. */

@@ -23,6 +23,7 @@ const FILTERS: { word: Word; label: string; hint: string; chip: string }[] = [
 	{ word: "to", label: "allocated before", hint: "10s, 50%, 14:03:22", chip: "to" },
 	{ word: "thread", label: "of one thread (tid)", hint: "4242", chip: "thread" },
 	{ word: "module", label: "through one module", hint: "libc.so.6", chip: "module" },
+	{ word: "address", label: "that touch these addresses", hint: "0x7f10-0x7f20", chip: "at" },
 	{ word: "own", label: "counts as own code", hint: "^libmine|/opt/me/", chip: "own code ~" },
 ];
 
@@ -84,7 +85,8 @@ export function SelectionBar(): JSX.Element {
 			</button>
 		</span>
 	);
-	const filters = FILTERS.filter((f) => words[f.word] !== undefined);
+	// a stack is chosen in the groups: nobody knows its number by heart
+	const filters = [...FILTERS, { word: "stack" as Word, chip: "of call stack" }].filter((f) => words[f.word] !== undefined);
 	const xs = transforms(words);
 	const set = filters.length + xs.length + (words.leaked ? 1 : 0) + (words.base ? 1 : 0);
 	const shown = answer as (typeof answer & { shown?: number }) | null;

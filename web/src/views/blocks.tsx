@@ -2,16 +2,18 @@
 // Single blocks in order, and how size and lifetime are spread.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, download, fileStem, go, head, place, saveRows } from "../app.ts";
+import { api, fileStem, go, head, place, saveRows } from "../app.ts";
 import { ask, useAnswer } from "../api/client.ts";
 import type { BlocksAnswer, HistogramAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
-import { bytes, count, csvCell, duration, exact, grouped, moment, percent, plain, plural } from "../lib/format.ts";
+import { bytes, count, duration, exact, grouped, moment, percent, plural } from "../lib/format.ts";
 import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { Form, Groups, StackList } from "./groups.tsx";
+import { StackList, stackNames } from "../parts/panel.tsx";
+import { saveAll, type Cells } from "../parts/saveall.ts";
+import { Form, Groups } from "./groups.tsx";
 import type { ViewProps } from "./props.ts";
 
 interface BlockRow {
@@ -28,8 +30,9 @@ const ORDERS = [
 	{ value: "lifetime", label: "shortest-lived first" },
 ];
 
-function stackNames(r: BlockRow, stack: number): string[] {
-	return (r.page.stacks.frames[stack] ?? []).map((f) => plain(r.page.frames.short[f]) || plain(r.page.frames.name[f]));
+function blockCells(page: BlocksAnswer): Cells[] {
+	const a = page.allocations;
+	return a.id.map((id, i) => [id, a.address[i], a.time_ns[i], a.bytes[i], a.freed_ns[i], a.lifetime_ns[i], a.thread[i], stackNames(page, a.stack[i]).join(";")]);
 }
 
 /** Single blocks, or a row for each call stack. */
@@ -81,17 +84,12 @@ function Single(props: ViewProps): JSX.Element {
 		{ key: "addr", label: "address", width: "136px", cell: (r) => <span class="mono">{a(r).address[r.i]}</span>, text: (r) => a(r).address[r.i] },
 		{ key: "thread", label: "thread", width: "80px", right: true, cell: (r) => String(a(r).thread[r.i]), text: (r) => a(r).thread[r.i] },
 		{ key: "kind", label: "", width: "90px", cell: (r) => <span class="second">{[a(r).temporary[r.i] ? "temporary" : "", a(r).realloc[r.i] ? "realloc" : ""].filter(Boolean).join(", ")}</span> },
-		{ key: "stack", label: "allocated by", cell: (r) => stackNames(r, a(r).stack[r.i]).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => stackNames(r, a(r).stack[r.i]).join(";") },
+		{ key: "stack", label: "allocated by", cell: (r) => stackNames(r.page, a(r).stack[r.i]).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => stackNames(r.page, a(r).stack[r.i]).join(";") },
 	];
 	props.expose({
 		loaded: answer.data ? `${grouped(answer.data.matched)} blocks match${answer.data.progress < 1 ? " so far" : ""}` : "",
 		json: answer.of ?? undefined,
-		csv: flat.length
-			? () => {
-					const rows = flat.map((r) => [a(r).id[r.i], a(r).address[r.i], a(r).time_ns[r.i], a(r).bytes[r.i], a(r).freed_ns[r.i], a(r).lifetime_ns[r.i], a(r).thread[r.i], stackNames(r, a(r).stack[r.i]).join(";")]);
-					download(`${fileStem()}-blocks.csv`, [["id", "address", "time_ns", "bytes", "freed_ns", "lifetime_ns", "thread", "stack"], ...rows].map((r) => r.map(csvCell).join(",")).join("\r\n") + "\r\n", "text/csv");
-				}
-			: undefined,
+		csv: flat.length ? () => void saveAll<BlocksAnswer>(path, "blocks", () => ["id", "address", "time_ns", "bytes", "freed_ns", "lifetime_ns", "thread", "stack"], blockCells, (page) => page.matched) : undefined,
 		panel: chosen ? <BlockPanel row={chosen} /> : null,
 	});
 	const culled = answer.data?.culled?.allocations ?? 0;
@@ -164,8 +162,8 @@ function BlockPanel(props: { row: BlockRow }): JSX.Element {
 				</dt>
 				<dd>{a.lifetime_ns[i] ? duration(a.lifetime_ns[i]) : "< 1 ms"}</dd>
 			</dl>
-			<StackList page={page} stack={a.stack[i]} title="Allocated by, innermost first" />
-			{a.free_stack && a.free_stack[i] >= 0 && <StackList page={page} stack={a.free_stack[i]} title="Freed by" />}
+			<StackList answer={page} stack={a.stack[i]} title="Allocated by, innermost first" />
+			{a.free_stack && a.free_stack[i] >= 0 && <StackList answer={page} stack={a.free_stack[i]} title="Freed by" />}
 		</div>
 	);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks by the stack that allocated them: what of each group matches, and the group as a whole.
 import type { JSX } from "preact";
-import { api, go, link, place, saveRows } from "../app.ts";
-import type { BlocksAnswer, GroupsAnswer } from "../api/types.ts";
-import { colours } from "../lib/colours.ts";
-import { bytes, duration, exact, grouped, moment, plain, plural } from "../lib/format.ts";
+import { api, go, link, offered, place, source } from "../app.ts";
+import type { GroupsAnswer } from "../api/types.ts";
+import { bytes, duration, exact, grouped, moment, plural } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
+import type { Words } from "../lib/url.ts";
 import { Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { frameFacts } from "../parts/panel.tsx";
+import { StackList, stackNames } from "../parts/panel.tsx";
+import { saveAll } from "../parts/saveall.ts";
 import type { ViewProps } from "./props.ts";
 import { useRows, type TableRow } from "./table.tsx";
 
@@ -34,36 +35,10 @@ export function Form(): JSX.Element {
 	);
 }
 
-/** A stack of an answer, a function a line. */
-export function StackList(props: { page: Pick<BlocksAnswer, "stacks" | "frames" | "modules" | "files">; stack: number; title: string }): JSX.Element | null {
-	const theme = useStore(colours);
-	const frames = props.page.stacks.frames[props.stack];
-	if (!frames?.length)
-		return null;
-	return (
-		<div class="stack">
-			<h3>{props.title}</h3>
-			<ol>
-				{frames.map((f, i) => {
-					const facts = frameFacts(props.page, f)!;
-					return (
-						<li key={i}>
-							<span class="dot" style={{ background: theme.boxes[facts.category] }} />
-							<a href={link({ f: facts.key, s: undefined, sort: undefined }, "function")} title={facts.name}>
-								{facts.short || facts.name}
-							</a>
-						</li>
-					);
-				})}
-			</ol>
-		</div>
-	);
-}
+const namesOf = (r: TableRow): string[] => stackNames(answerOf(r), g(r).stack[r.i]);
 
-function stackNames(r: TableRow): string[] {
-	const { stacks, frames } = answerOf(r);
-	return (stacks.frames[g(r).stack[r.i]] ?? []).map((f) => plain(frames.short[f]) || plain(frames.name[f]));
-}
+/** Words that lead from a group to its blocks: those that match, as the filters stay. */
+const blocksOf = (r: TableRow): Words => ({ stack: String(g(r).group[r.i]), group: undefined, sort: undefined, s: undefined });
 
 function life(ns: number): string {
 	return ns ? duration(ns) : "< 1 ms";
@@ -82,7 +57,7 @@ export function Groups(props: ViewProps): JSX.Element {
 	const column = (key: string, label: JSX.Element | string, cell: (r: TableRow) => JSX.Element | string, width: string, title?: string): Column<TableRow> =>
 		({ key, label, width, right: true, sortable: true, cell, title, text: (r) => g(r)[SORTS[key]][r.i] });
 	const columns: Column<TableRow>[] = [
-		{ key: "stack", label: "allocated by", width: "minmax(220px, 1fr)", cell: (r) => stackNames(r).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => stackNames(r).join(";") },
+		{ key: "stack", label: "allocated by", width: "minmax(220px, 1fr)", cell: (r) => namesOf(r).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => namesOf(r).join(";") },
 		column("count", <Explained term="blocks">matched</Explained>, (r) => grouped(g(r).count[r.i]), "86px"),
 		column("size", <Explained term="size">bytes</Explained>, (r) => <b title={exact(g(r).bytes[r.i], "bytes")}>{bytes(g(r).bytes[r.i])}</b>, "90px"),
 		column("leaked", <Explained term="leaked">leaked</Explained>, (r) => grouped(g(r).leaked[r.i]), "80px"),
@@ -99,11 +74,8 @@ export function Groups(props: ViewProps): JSX.Element {
 		csv: first
 			? () => {
 					const keys = Object.keys(first.rows).filter((k) => k !== "stack") as (keyof Columns)[];
-					const rows = first.rows.group.map((_, i) => {
-						const r = { page: answer.data!, i, index: i };
-						return [...keys.map((k) => first.rows[k][i]), stackNames(r).join(";")];
-					});
-					saveRows("groups", [[...keys, "stack"], ...rows]);
+					const rowsOf = (page: GroupsAnswer) => page.rows.group.map((_, i) => [...keys.map((k) => page.rows[k][i]), stackNames(page, page.rows.stack[i]).join(";")]);
+					void saveAll<GroupsAnswer>(path, "groups", () => [...keys, "stack"], rowsOf, (page) => page.total_rows);
 				}
 			: undefined,
 		panel: chosen ? <GroupPanel row={chosen} /> : null,
@@ -132,6 +104,7 @@ export function Groups(props: ViewProps): JSX.Element {
 							label="groups of blocks"
 							onWindow={want}
 							onSort={(key) => go({ sort: key === sort && order === "desc" ? key : `-${key}` })}
+							onOpen={(_i, r) => go(blocksOf(r), "blocks")}
 							onSelect={(_i, r) => go({ s: String(g(r).group[r.i]) }, undefined, true)}
 						/>
 					) : (
@@ -158,7 +131,7 @@ function GroupPanel(props: { row: TableRow }): JSX.Element {
 	);
 	return (
 		<div class="panel-body">
-			<h2 class="panel-name">{stackNames(props.row)[0] || "unknown stack"}</h2>
+			<h2 class="panel-name">{namesOf(props.row)[0] || "unknown stack"}</h2>
 			<table class="panel-table">
 				<thead>
 					<tr>
@@ -181,7 +154,17 @@ function GroupPanel(props: { row: TableRow }): JSX.Element {
 					{line("most at once", "", `${bytes(a.all_most_bytes[i])} at ${moment(a.all_most_ns[i], 1e9)}`)}
 				</tbody>
 			</table>
-			<StackList page={answerOf(props.row)} stack={a.stack[i]} title="Allocated by, innermost first" />
+			<div class="actions">
+				<a class="button" href={link(blocksOf(props.row), "blocks")}>
+					{plural(a.count[i], "block")}
+				</a>
+				{offered("flame", source()) && (
+					<a class="button" href={link({ ...blocksOf(props.row), cost: "allocated" }, "flame")}>
+						Flame
+					</a>
+				)}
+			</div>
+			<StackList answer={answerOf(props.row)} stack={a.stack[i]} title="Allocated by, innermost first" />
 		</div>
 	);
 }

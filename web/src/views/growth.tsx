@@ -2,14 +2,15 @@
 // Leak, cache or start-up: what was live at sixteen moments, by group, with the verdict and its reason.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { api, download, fileStem, go, link, offered, place, source } from "../app.ts";
+import { api, go, link, offered, place, source } from "../app.ts";
 import type { RowsAnswer } from "../api/types.ts";
 import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
-import { bytes, csvCell, grouped, moment, plain, signed } from "../lib/format.ts";
+import { bytes, exact, grouped, moment, plain, signed } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { frameFacts, regexOf } from "../parts/panel.tsx";
+import { saveAll } from "../parts/saveall.ts";
 import { clockOf } from "../parts/timeline.tsx";
 import type { ViewProps } from "./props.ts";
 import { useRows, type TableRow } from "./table.tsx";
@@ -67,6 +68,10 @@ export function Growth(props: ViewProps): JSX.Element {
 		const facts = frameFacts(r.page, r.page.rows.frame?.[r.i] ?? -1);
 		return facts ? facts.short || facts.name : "everything";
 	};
+	const table = words.z === "table";
+	const levels: Column<TableRow>[] = table
+		? times.map((t, i) => ({ key: `at-${i}`, label: <span title={`live at ${moment(t, 1e9)}`}>{moment(t, times[times.length - 1])}</span>, width: "86px", right: true, text: (r) => g(r).points[r.i][i], cell: (r) => <span title={exact(g(r).points[r.i][i], "bytes")}>{bytes(g(r).points[r.i][i])}</span> }))
+		: [{ key: "points", label: "live, over the range", width: "150px", text: (r) => g(r).points[r.i].join(" "), cell: (r) => <Spark points={g(r).points[r.i]} width={120} height={22} colour={g(r).verdict[r.i] === "growing" ? theme.grown : theme.link} /> }];
 	const columns: Column<TableRow>[] = [
 		{
 			key: "name", label: by, width: "minmax(220px, 1fr)", text: nameOf,
@@ -82,7 +87,7 @@ export function Growth(props: ViewProps): JSX.Element {
 			},
 		},
 		{ key: "bytes_per_hour", label: <Explained term="growth">per hour</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).bytes_per_hour[r.i], cell: (r) => <b class={verdictClass(g(r).verdict[r.i])}>{g(r).bytes_per_hour[r.i] === null ? "-" : signed(Math.round(g(r).bytes_per_hour[r.i]!), "bytes")}</b> },
-		{ key: "points", label: "live, over the range", width: "150px", cell: (r) => <Spark points={g(r).points[r.i]} width={120} height={22} colour={g(r).verdict[r.i] === "growing" ? theme.grown : theme.link} /> },
+		...levels,
 		{ key: "live_bytes", label: <Explained term="live">live at its end</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).live_bytes[r.i], cell: (r) => bytes(g(r).live_bytes[r.i]) },
 		...between.map((name, i): Column<TableRow> => ({
 			key: `since-${name}`, width: "116px", right: true,
@@ -97,13 +102,14 @@ export function Growth(props: ViewProps): JSX.Element {
 		json: answer.of ?? undefined,
 		csv: answer.data
 			? () => {
-					const page = answer.data!;
-					const lines = [[by, "bytes_per_hour", "confidence", "verdict", "why", "live_bytes"].join(",")];
-					for (let i = 0; i < (page.rows.live_bytes as number[]).length; i++) {
-						const r = { page, i, index: i };
-						lines.push([nameOf(r), g(r).bytes_per_hour[i], g(r).confidence[i], g(r).verdict[i], g(r).why[i], g(r).live_bytes[i]].map(csvCell).join(","));
-					}
-					download(`${fileStem()}-growth.csv`, lines.join("\r\n") + "\r\n", "text/csv");
+					const at = times.map((t) => `live_at_${t}_ns`);
+					const since = between.map((name) => `since_mark_${name}`);
+					const rowsOf = (page: RowsAnswer) =>
+						(page.rows.live_bytes as number[]).map((_, i) => {
+							const r = { page, i, index: i };
+							return [nameOf(r), g(r).bytes_per_hour[i], g(r).confidence[i], g(r).verdict[i], g(r).why[i], g(r).live_bytes[i], ...g(r).points[i], ...(g(r).generations?.[i] ?? [])];
+						});
+					void saveAll<RowsAnswer>(path, "growth", () => [by, "bytes_per_hour", "confidence", "verdict", "why", "live_bytes", ...at, ...since], rowsOf, (page) => page.total_rows);
 				}
 			: undefined,
 		panel: chosen ? <GrowthPanel row={chosen} name={nameOf(chosen)} times={times} by={by} /> : null,
@@ -112,13 +118,16 @@ export function Growth(props: ViewProps): JSX.Element {
 		<Shown answer={answer}>
 			{() => (
 				<>
-					{marks.length > 0 && (
-						<div class="legend-row">
+					<div class="legend-row">
+						<button type="button" class={`small ${table ? "on" : ""}`} aria-pressed={table} aria-label="levels as table" title="the levels as figures" onClick={() => go({ z: table ? undefined : "table" })}>
+							as table
+						</button>
+						{marks.length > 0 && (
 							<button type="button" class={`small ${words.marks ? "on" : ""}`} aria-pressed={!!words.marks} title="what was made from each mark of the program to the next, and lives at the end" onClick={() => go({ marks: words.marks ? undefined : marks.join(",") })}>
 								between marks
 							</button>
-						</div>
-					)}
+						)}
+					</div>
 					{total ? (
 					<Grid
 						columns={columns}

@@ -1,54 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where memory lies: mappings that the program made, strips of address space, what is at one address; source lines.
+// Where memory lies: mappings that the program made, strips of address space and the blocks of a cell, what is at one address.
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, costOf, download, fileStem, go, head, link, place, saveRows } from "../app.ts";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { api, fileStem, go, head, link, offered, place, saveRows, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
-import type { AddressAnswer, Head, MapsAnswer, Named, SourceAnswer, SpaceAnswer } from "../api/types.ts";
+import type { AddressAnswer, BlocksAnswer, MapsAnswer, SpaceAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
-import { amount, bytes, count, csvCell, duration, exact, grouped, moment, plain, plural } from "../lib/format.ts";
+import { bytes, count, duration, exact, grouped, moment, plain, plural } from "../lib/format.ts";
 import { saveBoxes } from "../lib/pictures.ts";
-import { Store, useStore } from "../lib/store.ts";
-import { COSTS } from "../lib/terms.ts";
-import { Bar, Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
+import { useStore } from "../lib/store.ts";
+import { Bar, Empty, Explained, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { Details, frameFacts } from "../parts/panel.tsx";
+import { Details, StackList, stackNames } from "../parts/panel.tsx";
+import type { Words } from "../lib/url.ts";
 import type { ViewProps } from "./props.ts";
 
-interface Stacked extends Head, Named {
-	stacks: { key: string[]; frames: number[][] };
-}
-function names(answer: Stacked, stack: number): string[] {
-	return (answer.stacks.frames[stack] ?? []).map((f) => plain(answer.frames.short[f]) || plain(answer.frames.name[f]));
-}
-
-export function Frames(props: { answer: Stacked; stack: number; title: string }): JSX.Element | null {
-	const theme = useStore(colours);
-	const frames = props.answer.stacks.frames[props.stack];
-	return frames?.length ? (
-		<div class="stack">
-			<h3>{props.title}</h3>
-			<ol>
-				{frames.map((f, i) => {
-					const facts = frameFacts(props.answer, f)!;
-					return (
-						<li key={i}>
-							<span class="dot" style={{ background: theme.boxes[facts.category] }} />
-							<a href={link({ f: facts.key, s: undefined, sort: undefined, find: undefined }, "function")} title={facts.name}>
-								{facts.short || facts.name}
-							</a>
-						</li>
-					);
-				})}
-			</ol>
-		</div>
-	) : null;
-}
+/** Words that mean something of single blocks and mappings. */
+const ofBlocks = (words: Words): Words => ({ ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined, x: undefined });
 
 export function Maps(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
-	const answer = useAnswer<MapsAnswer>(api("maps", { src: words.src, at: words.at, from: words.from, to: words.to, "min-size": words["min-size"], "max-size": words["max-size"] }), props.stamp);
+	const answer = useAnswer<MapsAnswer>(api("maps", ofBlocks(words)), props.stamp);
 	useEffect(() => {
 		if (answer.data)
 			head.set(answer.data);
@@ -82,14 +55,14 @@ export function Maps(props: ViewProps): JSX.Element {
 				},
 				{ key: "made", label: "made", width: "84px", right: true, cell: (i) => moment(m.made_ns[i], 1e10), text: (i) => m.made_ns[i] },
 				{ key: "gone", label: "gone", width: "84px", right: true, cell: (i) => (m.gone_ns[i] === null ? <span class="second">there</span> : moment(m.gone_ns[i]!, 1e10)), text: (i) => m.gone_ns[i] },
-				{ key: "name", label: "what, made by", width: "minmax(220px, 1fr)", cell: (i) => <>{m.name[i] && <b>{plain(m.name[i])} </b>}{names(answer.data!, m.stack[i]).slice(0, 5).join(" ← ")}</>, text: (i) => `${m.name[i] ?? ""} ${names(answer.data!, m.stack[i]).join(";")}` },
+				{ key: "name", label: "what, made by", width: "minmax(220px, 1fr)", cell: (i) => <>{m.name[i] && <b>{plain(m.name[i])} </b>}{stackNames(answer.data!, m.stack[i]).slice(0, 5).join(" ← ")}</>, text: (i) => `${m.name[i] ?? ""} ${stackNames(answer.data!, m.stack[i]).join(";")}` },
 			]
 		: [];
 	const chosen = at >= 0 ? order[at] : -1;
 	props.expose({
 		loaded: m ? `${grouped(m.address.length)} mappings` : "",
 		json: answer.of ?? undefined,
-		csv: m ? () => download(`${fileStem()}-maps.csv`, [["address", "bytes", "prot", "made_ns", "gone_ns", "thread", "name", "stack"], ...order.map((i) => [m.address[i], m.bytes[i], m.prot[i], m.made_ns[i], m.gone_ns[i], m.thread[i], m.name[i], names(answer.data!, m.stack[i]).join(";")])].map((r) => r.map(csvCell).join(",")).join("\r\n") + "\r\n", "text/csv") : undefined,
+		csv: m ? () => saveRows("maps", [["address", "bytes", "prot", "made_ns", "gone_ns", "thread", "name", "stack"], ...order.map((i) => [m.address[i], m.bytes[i], m.prot[i], m.made_ns[i], m.gone_ns[i], m.thread[i], m.name[i], stackNames(answer.data!, m.stack[i]).join(";")])]) : undefined,
 		panel:
 			m && chosen >= 0 ? (
 				<Details of={`${answer.of} ${chosen}`} show={() => (
@@ -111,7 +84,7 @@ export function Maps(props: ViewProps): JSX.Element {
 							</>
 						)}
 					</dl>
-					<Frames answer={answer.data!} stack={m.stack[chosen]} title="Made by, innermost first" />
+					<StackList answer={answer.data!} stack={m.stack[chosen]} title="Made by, innermost first" />
 				</>
 				)} />
 			) : null,
@@ -132,7 +105,16 @@ export function Maps(props: ViewProps): JSX.Element {
 	);
 }
 
-function Strip(props: { strip: SpaceAnswer["strips"][number]; width: number; onCell: (address: string) => void }): JSX.Element {
+type OneStrip = SpaceAnswer["strips"][number];
+
+const hex = (n: bigint) => `0x${n.toString(16)}`;
+/** cellRange - the addresses of cell @i, as the word `address` spells them. */
+function cellRange(strip: OneStrip, i: number): string {
+	const from = BigInt(strip.start) + BigInt(i) * BigInt(strip.cell_bytes);
+	return `${hex(from)}-${hex(from + BigInt(strip.cell_bytes))}`;
+}
+
+function Strip(props: { strip: OneStrip; width: number; chosen: string | undefined; onCell: (range: string) => void }): JSX.Element {
 	const { strip } = props;
 	const theme = useStore(colours);
 	const canvas = useRef<HTMLCanvasElement>(null);
@@ -159,8 +141,13 @@ function Strip(props: { strip: SpaceAnswer["strips"][number]; width: number; onC
 				c.fillRect(x, y, 4, 6);
 				c.globalAlpha = 1;
 			}
+			if (props.chosen && cellRange(strip, i) === props.chosen) {
+				c.strokeStyle = theme.text;
+				c.lineWidth = 2;
+				c.strokeRect(x, y, 4, 6);
+			}
 		});
-	}, [strip, props.width, theme]);
+	}, [strip, props.width, props.chosen, theme]);
 	const whole = strip.used.reduce((a, b) => a + b, 0);
 	const span = Number(BigInt(strip.end) - BigInt(strip.start));
 	const cellAt = (e: MouseEvent) => {
@@ -168,7 +155,6 @@ function Strip(props: { strip: SpaceAnswer["strips"][number]; width: number; onC
 		const i = Math.floor((e.clientY - box.top) / 7) * per + Math.floor((e.clientX - box.left) / 5);
 		return i >= 0 && i < strip.used.length ? i : -1;
 	};
-	const address = (i: number) => `0x${(BigInt(strip.start) + BigInt(i) * BigInt(strip.cell_bytes)).toString(16)}`;
 	return (
 		<section class="strip">
 			<h3>
@@ -185,13 +171,13 @@ function Strip(props: { strip: SpaceAnswer["strips"][number]; width: number; onC
 				style={{ width: `${props.width}px`, height: `${height}px`, cursor: "pointer" }}
 				onMouseMove={(e) => {
 					const i = cellAt(e);
-					showTip(i < 0 ? null : { x: e.clientX, y: e.clientY, body: <><strong class="mono">{address(i)}</strong><p>{bytes(strip.used[i])} live of {bytes(strip.cell_bytes)}: click for what is there.</p></> });
+					showTip(i < 0 ? null : { x: e.clientX, y: e.clientY, body: <><strong class="mono">{cellRange(strip, i)}</strong><p>{bytes(strip.used[i])} live of {bytes(strip.cell_bytes)}: click for the blocks that pin it.</p></> });
 				}}
 				onMouseLeave={() => showTip(null)}
 				onClick={(e) => {
 					const i = cellAt(e);
 					if (i >= 0)
-						props.onCell(address(i));
+						props.onCell(cellRange(strip, i));
 				}}
 			/>
 		</section>
@@ -226,8 +212,8 @@ function AddressCard(props: { address: string; stamp: number }): JSX.Element {
 										<dt>freed</dt>
 										<dd>{a.freed_ns[0] === null ? "never" : moment(a.freed_ns[0]!, 1e9)}</dd>
 									</dl>
-									<Frames answer={d} stack={a.stack[0]} title="Allocated by, innermost first" />
-									{a.free_stack && a.free_stack[0] >= 0 && <Frames answer={d} stack={a.free_stack[0]} title="Freed by" />}
+									<StackList answer={d} stack={a.stack[0]} title="Allocated by, innermost first" />
+									{a.free_stack && a.free_stack[0] >= 0 && <StackList answer={d} stack={a.free_stack[0]} title="Freed by" />}
 								</>
 							)}
 						</>
@@ -238,10 +224,76 @@ function AddressCard(props: { address: string; stamp: number }): JSX.Element {
 	);
 }
 
+const CELL_BLOCKS = 100;
+
+/** What lives in one cell, and so keeps its pages: block by block, then the flame of these. */
+function CellCard(props: { range: string; stamp: number }): JSX.Element {
+	const { words } = useStore(place);
+	const asked: Words = { ...ofBlocks(words), address: props.range, at: words.at ?? "end" };
+	const answer = useAnswer<BlocksAnswer>(api("allocations", asked, { order: "-size", limit: CELL_BLOCKS }), props.stamp);
+	const there: Words = { address: props.range, at: words.at ?? "end", s: undefined, z: undefined, find: undefined };
+	const views = (["flame", "blocks"] as const).filter((v) => offered(v, source()));
+	return (
+		<div class="panel-body">
+			<h2 class="panel-name mono wrap">{props.range.replace("-", " - ")}</h2>
+			<Shown answer={answer}>
+				{(d) => (
+					<>
+						<p>
+							<b>{plural(d.matched, "block")}</b> {d.matched === 1 ? "lives" : "live"} here at {words.at ? plain(words.at) : "the end"}
+							{d.matched ? " and keep" + (d.matched === 1 ? "s" : "") + " these pages" : ""}.
+						</p>
+						{d.matched > 0 && (
+							<div class="actions">
+								{views.map((v) => (
+									<a key={v} class="button" href={link({ ...there, ...(v === "flame" ? { cost: undefined } : { group: undefined, sort: undefined }) }, v)}>
+										{v === "flame" ? "Flame of these" : "As a list"}
+									</a>
+								))}
+							</div>
+						)}
+						<ul class="cell-blocks">
+							{d.allocations.id.map((id, i) => (
+								<li key={id}>
+									<a class="mono" href={link({ find: d.allocations.address[i], s: undefined })}>{d.allocations.address[i]}</a> <b title={exact(d.allocations.bytes[i], "bytes")}>{bytes(d.allocations.bytes[i])}</b>
+									<div class="second small-text" title={stackNames(d, d.allocations.stack[i]).join(" ← ")}>
+										{stackNames(d, d.allocations.stack[i]).slice(0, 5).join(" ← ") || "unknown stack"}
+									</div>
+								</li>
+							))}
+						</ul>
+						{d.matched > d.allocations.id.length && <p class="second">{grouped(d.matched - d.allocations.id.length)} smaller ones are in the list.</p>}
+					</>
+				)}
+			</Shown>
+		</div>
+	);
+}
+
+interface CellRow {
+	strip: OneStrip;
+	i: number;
+}
+
+/** The cells that hold anything, as rows. */
+function CellTable(props: { cells: CellRow[]; chosen: string | undefined; onCell: (range: string) => void }): JSX.Element {
+	const theme = useStore(colours);
+	const { cells } = props;
+	const used = (r: CellRow) => r.strip.used[r.i];
+	const columns: Column<CellRow>[] = [
+		{ key: "range", label: "addresses", width: "270px", cell: (r) => <span class="mono">{cellRange(r.strip, r.i)}</span>, text: (r) => cellRange(r.strip, r.i) },
+		{ key: "used", label: <Explained term="live">live</Explained>, width: "90px", right: true, cell: (r) => <b title={exact(used(r), "bytes")}>{bytes(used(r))}</b>, text: used },
+		{ key: "of", label: "of", width: "80px", right: true, cell: (r) => bytes(r.strip.cell_bytes), text: (r) => r.strip.cell_bytes },
+		{ key: "share", label: "", width: "minmax(80px, 1fr)", cell: (r) => <Bar part={used(r)} whole={r.strip.cell_bytes} colour={theme.link} /> },
+	];
+	const at = props.chosen ? cells.findIndex((r) => cellRange(r.strip, r.i) === props.chosen) : -1;
+	return <Grid columns={columns} total={cells.length} row={(i) => cells[i] ?? null} selected={at} label="cells" onSelect={(_i, r) => props.onCell(cellRange(r.strip, r.i))} />;
+}
+
 export function Space(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const [ref, size] = useSize<HTMLDivElement>();
-	const answer = useAnswer<SpaceAnswer>(api("space", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined, x: undefined }, { width: 2048 }), props.stamp);
+	const answer = useAnswer<SpaceAnswer>(api("space", ofBlocks(words), { width: 2048 }), props.stamp);
 	useEffect(() => {
 		if (answer.data)
 			head.set(answer.data);
@@ -262,24 +314,34 @@ export function Space(props: ViewProps): JSX.Element {
 		saveBoxes(kind, "space", boxes, 1200, y, [`byteledger · ${fileStem()}`, `where live blocks lie at ${words.at ? plain(words.at) : "the end"}`]);
 	};
 	const there = !!answer.data?.strips.length;
+	const cell = /^0x[0-9a-f]+-0x[0-9a-f]+$/i.test(words.s ?? "") ? words.s : undefined;
+	const choose = (range: string) => go({ s: range, find: undefined }, undefined, true);
+	const table = words.z === "table";
+	const cells = useMemo(() => (answer.data?.strips ?? []).flatMap((strip) => strip.used.flatMap((used, i): CellRow[] => (used ? [{ strip, i }] : []))), [answer.data]);
 	props.expose({
 		json: answer.of ?? undefined,
 		loaded: answer.data ? plural(answer.data.strips_total, "strip") : "",
 		svg: there ? () => save("svg") : undefined,
 		png: there ? () => save("png") : undefined,
-		csv: there ? () => saveRows("space", [["strip_start", "cell", "address", "cell_bytes", "used_bytes"], ...answer.data!.strips.flatMap((s) => s.used.map((used, i) => [s.start, i, `0x${(BigInt(s.start) + BigInt(i) * BigInt(s.cell_bytes)).toString(16)}`, s.cell_bytes, used]).filter((r) => r[4]))]) : undefined,
-		panel: address ? <AddressCard address={address} stamp={props.stamp} /> : null,
+		csv: there ? () => saveRows("space", [["strip_start", "cell", "address", "cell_bytes", "used_bytes"], ...cells.map((r) => [r.strip.start, r.i, cellRange(r.strip, r.i).split("-")[0], r.strip.cell_bytes, r.strip.used[r.i]])]) : undefined,
+		panel: cell ? <CellCard range={cell} stamp={props.stamp} /> : address ? <AddressCard address={address} stamp={props.stamp} /> : null,
 	});
 	return (
 		<>
 			<div class="tools">
 				<span class="second">Where live blocks lie at {words.at ? plain(words.at) : "the end"}: the fuller a cell, the stronger its colour. A gap of more than 30 MiB begins a new strip.</span>
+				<span class="grow" />
+				<button type="button" class={`small ${table ? "on" : ""}`} aria-pressed={table} aria-label="cells as table" title="the cells that hold anything, as rows" onClick={() => go({ z: table ? undefined : "table" })}>
+					as table
+				</button>
 			</div>
 			<Shown answer={answer}>
 				{(data) =>
-					data.strips.length ? (
+					table && cells.length ? (
+						<CellTable cells={cells} chosen={cell} onCell={choose} />
+					) : data.strips.length ? (
 						<div class="strips" ref={ref}>
-							{size.width > 0 && data.strips.map((strip) => <Strip key={strip.start} strip={strip} width={Math.max(200, size.width - 36)} onCell={(a) => go({ find: a }, undefined, true)} />)}
+							{size.width > 0 && data.strips.map((strip) => <Strip key={strip.start} strip={strip} width={Math.max(200, size.width - 36)} chosen={cell} onCell={choose} />)}
 							{data.strips_total > data.strips.length && <p class="second">{count(data.strips_total - data.strips.length)} smaller strips are not shown.</p>}
 						</div>
 					) : (
@@ -293,122 +355,6 @@ export function Space(props: ViewProps): JSX.Element {
 						</Empty>
 					)
 				}
-			</Shown>
-		</>
-	);
-}
-
-function rememberedPrefix(): string {
-	try {
-		return localStorage.getItem("source-prefix") ?? "";
-	} catch {
-		return "";
-	}
-}
-/** Where on this disk the sources lie that were built elsewhere: the reader's own, in no link. */
-const sourcePrefix = new Store<string>(rememberedPrefix());
-sourcePrefix.watch(() => {
-	try {
-		localStorage.setItem("source-prefix", sourcePrefix.get());
-	} catch {
-		// a browser that keeps nothing: it lasts as long as the page
-	}
-});
-
-function PrefixField(): JSX.Element {
-	const [text, setText] = useState(sourcePrefix.get());
-	return (
-		<form
-			class="field tools"
-			onSubmit={(e) => {
-				e.preventDefault();
-				sourcePrefix.set(text.trim().replace(/(.)\/+$/, "$1"));
-			}}
-		>
-			<label>
-				<span>where the sources lie on the server's disk</span>
-				<input type="text" name="prefix" value={text} placeholder="/home/me/project" spellcheck={false} autocomplete="off" onInput={(e) => setText(e.currentTarget.value)} />
-			</label>
-			<button type="submit" class="small">
-				Look there
-			</button>
-		</form>
-	);
-}
-
-export function SourceView(props: ViewProps): JSX.Element {
-	const { words } = useStore(place);
-	const theme = useStore(colours);
-	const unit = COSTS.find((c) => c.value === costOf(words))?.unit ?? "bytes";
-	const prefix = useStore(sourcePrefix);
-	const answer = useAnswer<SourceAnswer>(words.f ? api("source", { ...words, by: undefined, inverted: undefined, base: undefined, limit: undefined, x: undefined }, { file: words.f, prefix: prefix || undefined }) : null, props.stamp);
-	useEffect(() => {
-		if (answer.data)
-			head.set(answer.data);
-	}, [answer.data]);
-	const at = useMemo(() => new Map((answer.data?.lines.line ?? []).map((line, i) => [line, i])), [answer.data]);
-	const first = useMemo(() => {
-		const l = answer.data?.lines;
-		if (!l?.line.length)
-			return 0;
-		return l.line[l.total.indexOf(Math.max(...l.total))] - 1;
-	}, [answer.data]);
-	props.expose({
-		json: answer.of ?? undefined,
-		loaded: answer.data ? plain(answer.data.path) : "",
-		csv: answer.data ? () => saveRows("source", [["line", "self", "total", "text"], ...answer.data!.text.map((text, i) => [i + 1, at.has(i + 1) ? answer.data!.lines.self[at.get(i + 1)!] : 0, at.has(i + 1) ? answer.data!.lines.total[at.get(i + 1)!] : 0, text])]) : undefined,
-	});
-	if (!words.f)
-		return (
-			<Empty>
-				<b>No file is chosen.</b>
-				<p>Choose “Source” of a function whose file is known.</p>
-			</Empty>
-		);
-	const figure = (which: "self" | "total") => (n: number) => {
-		const i = at.get(n + 1);
-		const v = i === undefined ? 0 : answer.data!.lines[which][i];
-		return v ? amount(v, unit) : "";
-	};
-	return (
-		<>
-			{answer.error?.status === 404 && (
-				<>
-					<Note kind="warn">Only files that are on this disk, as the recording's symbols name them, can be shown.</Note>
-					<PrefixField />
-				</>
-			)}
-			<Shown answer={answer}>
-				{(data) => (
-					<>
-						<div class="tools">
-							<b class="mono wrap">{plain(data.found)}</b>
-							{data.found !== data.path && <span class="second mono wrap">recorded as {plain(data.path)}</span>}
-							{data.found !== data.path && (
-								<button type="button" class="small" onClick={() => sourcePrefix.set("")}>
-									Look no longer below {plain(prefix)}
-								</button>
-							)}
-							<span class="second">{count(data.text.length)} lines, figures at {count(data.lines.line.length)}</span>
-						</div>
-						<Grid
-							label="source"
-							rowHeight={20}
-							total={data.text.length}
-							row={(i) => i}
-							selected={words.s ? Number(words.s) : first}
-							onSelect={(i) => go({ s: String(i) }, undefined, true)}
-							rowClass={(n) => (at.has(n + 1) ? "has-cost" : "")}
-							columns={[
-								{ key: "self", label: <Explained term="self">self</Explained>, width: "84px", right: true, cell: figure("self") },
-								{ key: "total", label: <Explained term="total">total</Explained>, width: "84px", right: true, cell: figure("total") },
-								{ key: "bar", label: "", width: "60px", cell: (n) => { const i = at.get(n + 1); return i === undefined ? null : <Bar part={data.lines.total[i]} whole={data.total} colour={theme.link} />; } },
-								{ key: "line", label: "line", width: "60px", right: true, cell: (n) => <span class="second">{n + 1}</span> },
-								{ key: "text", label: "", cell: (n) => <code class="code-line">{plain(data.text[n]).replace(/\\x09/g, "    ")}</code> },
-							]}
-						/>
-					</>
-				)}
 			</Shown>
 		</>
 	);

@@ -2,17 +2,18 @@
 // A row a function, module, file, line, stack or thread: every cost, its own and with what it calls.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, copy, costOf, download, fileStem, go, head, link, offered, place, source } from "../app.ts";
+import { api, copy, costOf, go, head, link, offered, place, source } from "../app.ts";
 import { ask, useAnswer } from "../api/client.ts";
 import type { RowsAnswer } from "../api/types.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
-import { amount, baseName, count, csvCell, grouped, percent, plain, signed } from "../lib/format.ts";
+import { amount, baseName, count, grouped, percent, plain, signed } from "../lib/format.ts";
 import { Store, useStore } from "../lib/store.ts";
 import { COLUMNS, COSTS, TERMS } from "../lib/terms.ts";
 import type { Words } from "../lib/url.ts";
 import { Bar, Empty, Explained, Menu, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { fileKey, frameFacts, regexOf } from "../parts/panel.tsx";
+import { saveAll } from "../parts/saveall.ts";
 import { addTransform, frameNames } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -275,7 +276,7 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 	props.expose({
 		loaded: answer.data ? `${grouped(total)} rows` : "",
 		json: answer.of ?? undefined,
-		csv: answer.data ? () => saveCsv(path, by) : undefined,
+		csv: answer.data ? () => void saveCsv(path, by) : undefined,
 		panel: chosen ? <RowPanel row={chosen} by={by} onOpen={() => openRow(chosen)} /> : null,
 	});
 	return (
@@ -325,24 +326,15 @@ function rowText(r: TableRow, by: string): string {
 	return facts?.name || facts?.short || "";
 }
 
-async function saveCsv(path: string, by: string): Promise<void> {
-	const lines: string[] = [];
-	let cursor: string | null = null;
-	do {
-		const url: string = `${path.replace(/([?&])limit=[^&]*/, "$1limit=10000")}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
-		const page: RowsAnswer = await ask<RowsAnswer>(url, new AbortController().signal);
-		const columns = Object.keys(page.rows).filter((c) => !["key", "frame", "stack", "partial", "name", "tid"].includes(c));
-		if (!lines.length)
-			lines.push([by, "module", "file", "line", ...columns].map(csvCell).join(","));
-		const n = (Object.values(page.rows)[0] as unknown[]).length;
-		for (let i = 0; i < n; i++) {
+function saveCsv(path: string, by: string): Promise<void> {
+	const columnsOf = (page: RowsAnswer) => Object.keys(page.rows).filter((c) => !["key", "frame", "stack", "partial", "name", "tid"].includes(c));
+	const rowsOf = (page: RowsAnswer) =>
+		(Object.values(page.rows)[0] as unknown[]).map((_, i) => {
 			const r = { page, i, index: i };
 			const facts = page.rows.frame ? frameFacts(page, page.rows.frame[i]) : null;
-			lines.push([rowText(r, by), facts?.module ?? "", facts?.file ?? "", facts && facts.line > 0 ? facts.line : "", ...columns.map((c) => number(r, c))].map(csvCell).join(","));
-		}
-		cursor = page.next;
-	} while (cursor);
-	download(`${fileStem()}-${by}.csv`, lines.join("\r\n") + "\r\n", "text/csv");
+			return [rowText(r, by), facts?.module ?? "", facts?.file ?? "", facts && facts.line > 0 ? facts.line : "", ...columnsOf(page).map((c) => number(r, c))];
+		});
+	return saveAll<RowsAnswer>(path, by, (page) => [by, "module", "file", "line", ...columnsOf(page)], rowsOf, (page) => page.total_rows);
 }
 
 export function RowPanel(props: { row: TableRow; by: string; onOpen: () => void }): JSX.Element {

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists that lead on: groups to their blocks, cells of the address space to what pins them, pictures as tables, files with all rows.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { act, boxes, bytes, figures, key, loadAxe, offences, open, settled, total, view } from "./harness.mjs";
+
+const ask = (page, path) => page.evaluate((p) => fetch(`/api/v1/${p}`).then((r) => r.json()), path);
+const rows = (page) => page.locator(".grid-body [role=row]");
+async function csv(page) {
+	const [file] = await Promise.all([page.waitForEvent("download"), page.locator(".footer").getByRole("button", { name: "CSV" }).click()]);
+	return readFileSync(await file.path(), "utf8").trim().split("\r\n");
+}
+
+export const cases = {
+	/** A group opens its blocks by Enter, by a second click and from its details; filters stay, one step goes back. */
+	async groups({ url }) {
+		const page = await open(url + "#/blocks?group=stack&min-size=64&sort=-count");
+		const told = await ask(page, "allocations?group=stack&min-size=64&order=-count&limit=3");
+		const opened = async (how) => {
+			await page.goto(url + "#/blocks?group=stack&min-size=64&sort=-count");
+			await settled(page);
+			await act(page, () => rows(page).first().click());
+			await act(page, how);
+			const words = new URLSearchParams(page.url().split("?")[1]);
+			assert.equal(words.get("stack"), String(told.rows.group[0]));
+			assert.equal(words.get("min-size"), "64");
+			assert.equal(words.get("group"), null);
+			assert.match(await page.locator(".tools").innerText(), new RegExp(`^[^]*${told.rows.count[0].toLocaleString("en")} of `));
+			assert.match(await page.locator(".selection-chips").innerText(), /of call stack/);
+			// each of them was made there
+			const names = told.stacks.frames[told.rows.stack[0]].slice(0, 5).map((f) => told.frames.short[f]);
+			assert.equal(await rows(page).first().locator("[role=gridcell]").last().innerText(), names.join(" ← "));
+			await page.goBack();
+			await settled(page);
+			assert.match(page.url(), /group=stack/);
+		};
+		await opened(() => page.keyboard.press("Enter"));
+		await opened(() => rows(page).first().click());
+		await opened(() => page.locator(".panel .actions a").first().click());
+		// and the flame of one group has its bytes
+		await act(page, () => page.locator(".panel .actions").getByText("Flame").click());
+		assert.equal(await view(page), "flame");
+		assert.equal(await total(page), bytes(told.rows.bytes[0]));
+		// files have all rows, not those of the first question
+		await page.goto(url + "#/blocks?group=stack");
+		await settled(page);
+		const all = await ask(page, "allocations?group=stack&limit=1");
+		assert.equal((await csv(page)).length, all.total_rows + 1);
+		await page.goto(url + "#/blocks?min-size=64");
+		await settled(page);
+		const blocks = await ask(page, "allocations?min-size=64&limit=1");
+		assert.ok(blocks.matched > 200, "one question would do");
+		const lines = await csv(page);
+		assert.equal(lines.length, Math.min(blocks.matched, lines.length - 2 > 200000 ? lines.length - 2 : blocks.matched) + 1);
+		// of an order that is known for the first ten thousand only, the file says so
+		if (blocks.matched > 10000) {
+			await page.goto(url + "#/blocks?min-size=64&sort=-size");
+			await settled(page);
+			const cut = await csv(page);
+			assert.equal(cut.length, 10002);
+			assert.match(cut.at(-1), /more rows are not in this file/);
+			figures.cut = cut.at(-1);
+		}
+		await page.goto(url + "#/growth");
+		await settled(page);
+		const growth = await ask(page, "growth?by=function&limit=1");
+		const grown = await csv(page);
+		assert.equal(grown.length, growth.total_rows + 1);
+		assert.match(grown[0], /live_at_\d+_ns/);
+	},
+
+	/** A cell opens all blocks that pin it, then the flame of these; the cells stand as a table, too, and levels of growth. */
+	async cells({ url }) {
+		const page = await open(url + "#/space?at=peak");
+		await loadAxe(page);
+		const space = await ask(page, "space?at=peak&width=2048");
+		const strip = space.strips.reduce((a, b) => (b.blocks > a.blocks ? b : a));
+		const partly = strip.used.filter((used) => used > 0 && used < strip.cell_bytes); // of more than one block, mostly
+		const at = strip.used.indexOf(Math.max(...(partly.length ? partly : strip.used)));
+		const from = BigInt(strip.start) + BigInt(at) * BigInt(strip.cell_bytes);
+		const range = `0x${from.toString(16)}-0x${(from + BigInt(strip.cell_bytes)).toString(16)}`;
+		const told = await ask(page, `allocations?at=peak&address=${range}&order=-size&limit=10000`);
+		assert.ok(told.matched > 0);
+		// what each of them has in the cell is what the cell has
+		const inside = told.allocations.address.reduce((sum, a, i) => {
+			const begin = BigInt(a) > from ? BigInt(a) : from;
+			const end = BigInt(a) + BigInt(told.allocations.bytes[i]);
+			const stop = from + BigInt(strip.cell_bytes);
+			return sum + Number((end < stop ? end : stop) - begin);
+		}, 0);
+		assert.equal(inside, strip.used[at]);
+		const canvas = page.locator(".strip", { hasText: strip.start }).locator("canvas");
+		const box = await canvas.boundingBox();
+		const per = Math.floor(box.width / 5);
+		await act(page, () => page.mouse.click(box.x + (at % per) * 5 + 2, box.y + Math.floor(at / per) * 7 + 3));
+		assert.ok(page.url().includes(`s=${range}`), page.url());
+		const panel = page.locator(".panel");
+		assert.match(await panel.innerText(), new RegExp(`${told.matched.toLocaleString("en")} blocks? lives? here`));
+		const listed = await panel.locator(".cell-blocks li").allInnerTexts();
+		assert.equal(listed.length, Math.min(100, told.matched));
+		assert.match(listed[0], new RegExp(`^${told.allocations.address[0]}\\s[^]*\\S`));
+		assert.deepEqual(await offences(page), []);
+		// back from the list of all of them, then the flame of these
+		await act(page, () => panel.getByText("As a list").click());
+		assert.equal(await view(page), "blocks");
+		assert.match(await page.locator(".tools").innerText(), new RegExp(`${told.matched.toLocaleString("en")} of `));
+		await page.goBack();
+		await settled(page);
+		await act(page, () => panel.getByText("Flame of these").click());
+		assert.equal(await view(page), "flame");
+		assert.equal(await total(page), bytes(told.allocations.bytes.reduce((a, b) => a + b, 0)));
+		assert.ok((await boxes(page)).length > 0);
+		// as a table: every cell that holds anything, walked by keys
+		await page.goto(url + "#/space?at=peak");
+		await settled(page);
+		await act(page, () => page.getByRole("button", { name: "cells as table" }).click());
+		assert.match(page.url(), /z=table/);
+		const grid = page.getByRole("grid", { name: "cells" });
+		assert.equal(await grid.getAttribute("aria-rowcount"), String(space.strips.flatMap((s) => s.used).filter(Boolean).length + 1));
+		await grid.focus();
+		await key(page, "End");
+		await page.locator(".panel .cell-blocks li").first().waitFor();
+		assert.deepEqual(await offences(page), []);
+		// a block that is chosen there is found
+		await act(page, () => page.locator(".panel .cell-blocks a").first().click());
+		assert.match(await panel.innerText(), /a live block/);
+		// Growth: the same
+		await page.goto(url + "#/growth");
+		await settled(page);
+		const growth = await ask(page, "growth?by=function&limit=3");
+		assert.ok((await page.locator(".grid .spark").count()) > 0);
+		await act(page, () => page.getByRole("button", { name: "levels as table" }).click());
+		assert.equal(await page.locator(".grid .spark").count(), 0);
+		const cellsOf = await rows(page).first().locator("[role=gridcell]").allInnerTexts();
+		assert.deepEqual(cellsOf.slice(2, 2 + growth.time_ns.length), growth.rows.points[0].map(bytes));
+		assert.deepEqual(await offences(page), []);
+		figures.blocks_of_a_cell = told.matched;
+	},
+};
