@@ -94,8 +94,8 @@ static int picks(const struct alert_rule *rule, const struct history_key *key, s
 {
 	if (!rule->select[0])
 		return number == 0;
-	if (!number)
-		return 0;
+	if (!number || strcmp(key->class, HISTORY_CLASS_KIND) == 0)
+		return 0; /* what is of a kind is of a label, too */
 	if (strcmp(key->class, rule->select) == 0 || strcmp(key->label, rule->select) == 0)
 		return 1;
 	size_t len = strlen(key->class);
@@ -258,9 +258,8 @@ static size_t new_label(const struct look *l, struct state *s)
 {
 	size_t largest = 0;
 	for (size_t i = 1; i < l->keys; i++) {
-		if (l->set->labels[i].known ||
-		    strcmp(history_key(l->history, i).class, HISTORY_CLASS_BESIDE) == 0)
-			continue; /* no part of RSS */
+		if (l->set->labels[i].known || !history_adds_up(history_key(l->history, i).class))
+			continue; /* no part of RSS, or told by another label, too */
 		if (rises(&s->labels[i], &s->rule, s->rule.threshold, (double)l->now[i].rss_bytes,
 			  1, l->facts->at_ns) &&
 		    (!largest || l->now[i].rss_bytes > l->now[largest].rss_bytes))

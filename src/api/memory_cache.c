@@ -97,11 +97,12 @@ static int by_size(const void *a, const void *b)
 static size_t largest(const struct history *history, struct sized *sized)
 {
 	struct history_point now[HISTORY_LABELS_MAX];
-	size_t keys = history_keys(history);
-	if (history_newest(history, now, keys) < 0)
+	size_t all = history_keys(history), keys = 0;
+	if (history_newest(history, now, all) < 0)
 		return 0;
-	for (size_t i = 0; i < keys; i++)
-		sized[i] = (struct sized){ i, now[i].rss_bytes };
+	for (size_t i = 0; i < all; i++)
+		if (strcmp(history_key(history, i).class, HISTORY_CLASS_KIND) != 0)
+			sized[keys++] = (struct sized){ i, now[i].rss_bytes };
 	qsort(sized + 1, keys - 1, sizeof(*sized), by_size);
 	return keys <= MEMORY_METRIC_LABELS_MAX ? keys : MEMORY_METRIC_LABELS_MAX + 1;
 }

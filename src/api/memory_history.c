@@ -86,6 +86,8 @@ static void put_points(struct jsonw *json, const struct history_point *points, s
 
 static int wanted(const struct memory_history_ask *ask, size_t key, const struct history_key *k)
 {
+	if (!ask->class && strcmp(k->class, HISTORY_CLASS_KIND) == 0)
+		return 0;
 	if (!ask->class && !ask->label)
 		return 1;
 	return key && (!ask->class || strcmp(ask->class, k->class) == 0) &&
@@ -358,11 +360,13 @@ void memory_diff(void *ctx, const struct http_request *request, struct http_repl
 	memory_at(facts.history, times[1], b, keys);
 	for (size_t i = 1; i < keys; i++) {
 		int64_t delta = (int64_t)(b[i].rss_bytes - a[i].rss_bytes);
+		const struct history_key key = history_key(facts.history, i);
+		if (strcmp(key.class, HISTORY_CLASS_KIND) == 0)
+			continue; /* all of it stands in the others, too */
 		if (delta || a[i].count != b[i].count || a[i].swap_bytes != b[i].swap_bytes)
 			changes[changed++] =
 				(struct change){ i, delta,
-						 strcmp(history_key(facts.history, i).class,
-							HISTORY_CLASS_BESIDE) == 0 };
+						 strcmp(key.class, HISTORY_CLASS_BESIDE) == 0 };
 	}
 	qsort(changes, changed, sizeof(*changes), by_change);
 	struct jsonw json;

@@ -14,6 +14,11 @@
 
 /** struct memory_live - zero-initialised. */
 struct memory_live {
+	/* a place each, for processes that come later, too */
+	struct memory_place {
+		struct watched_set *set;
+		size_t at;
+	} places[TARGETS_GIVEN_MAX];
 	struct memory_source source;
 	struct http_route routes[4];
 	struct v1_live lives[TARGETS_GIVEN_MAX];

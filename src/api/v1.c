@@ -447,7 +447,8 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 		buf_printf(&question, "#%llu", (unsigned long long)v1_told_count(v1));
 	make_etag(v1->shelf, &call.ask, buf_cstr(&question), etag);
 	int rc = 0;
-	if (about_live && route->answer != v1_explain) {
+	if (about_live && route->answer != v1_explain && route->answer != v1_events &&
+	    !(route->answer == v1_timeline && v1->lives[call.source - V1_LIVE_FIRST].timeline)) {
 		rc = err_set(&err, -ENOENT, "source %llu is no recording",
 			     (unsigned long long)call.ask.source);
 	} else if (route->words & ASK_SRC && !about_live && call.source >= shelf_count(v1->shelf) &&

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "api/http.h"
+#include "model/prof.h"
 #include "view/view.h"
 
 struct v1;
@@ -18,6 +19,15 @@ struct shelf;
  * struct v1_live - a source that is no recording: a process that is watched, a node whose messages
  * are stored. Lent, as long as v1.
  */
+struct v1_live_facts {
+	int32_t pid;
+	char name[32];
+	int ended;
+	/* when watching it began, and of the last look; ns since 1970, 0: none was made yet */
+	uint64_t start_ns, time_ns;
+	/* UINT64_MAX: not told */
+	uint64_t rss_bytes, virtual_bytes, part_bytes[PROF_PARTS];
+};
 struct v1_live {
 	/* "process", "node" */
 	const char *name, *kind;
@@ -36,9 +46,20 @@ struct v1_live {
 	 */
 	int (*tally)(void *ctx, int logs, const uint64_t *edges, size_t count, uint64_t *rows,
 		     struct err *err);
+	/**
+	 * Who it is now, where that changes: restarts, and children that come. NULL: what stands
+	 * above. -ENOENT: nobody yet. Any thread.
+	 */
+	int (*facts)(void *ctx, struct v1_live_facts *facts);
+	/**
+	 * What was resident of it, malloc'd points by time since *@start_ns, ns since 1970; NULL:
+	 * nothing is known. Any thread.
+	 */
+	int (*timeline)(void *ctx, struct prof_point **points, size_t *count, uint64_t *start_ns,
+			struct err *err);
 	void *ctx;
 };
-#define V1_LIVES_MAX 72
+#define V1_LIVES_MAX 136
 #define V1_LIVE_FIRST 4096 /* the number of the first such source */
 
 /** v1_new() - the shelf is lent. NULL with @err. */

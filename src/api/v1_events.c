@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * v1_events.c - server-sent events: what the recordings that are being written come to, once a
- * second.
+ * v1_events.c - server-sent events: what recordings that are being written and processes that are
+ * watched come to, once a second.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,6 +25,10 @@ enum topic {
 
 struct followed {
 	size_t source;
+	/* NULL: a recording */
+	const struct v1_live *live;
+	/* of the last look that was told of it */
+	uint64_t time_ns;
 	uint64_t number, lost;
 	/* of the marks that are kept, those that were told */
 	uint32_t marks;
@@ -134,13 +138,66 @@ static void look(struct events *e, struct followed *f, struct buf *out)
 		put_lost(e, f, &totals, out);
 }
 
+/**
+ * look_live() - at a process that is watched: there is nothing of its heap. Places that nobody has
+ * yet, and those given to another process, go on.
+ */
+static void look_live(struct events *e, struct followed *f, struct buf *out)
+{
+	struct v1_live_facts who;
+	CLEANUP(buf_fini) struct buf data = { 0 };
+	if (f->live->facts(f->live->ctx, &who) < 0)
+		return;
+	if (who.ended && !f->ended && e->topics & TOPIC_ENDED) {
+		buf_printf(&data, "{\"source\":%zu}", f->source);
+		put_event(e, out, "ended", buf_cstr(&data));
+	}
+	f->ended = who.ended;
+	if (who.ended || !who.time_ns)
+		return;
+	if (who.time_ns != f->time_ns && e->topics & TOPIC_GENERATION) {
+		buf_clear(&data);
+		buf_printf(&data, "{\"source\":%zu,\"snap\":%llu}", f->source,
+			   (unsigned long long)((who.time_ns - who.start_ns) / 1000000));
+		put_event(e, out, "generation", buf_cstr(&data));
+	}
+	f->time_ns = who.time_ns;
+	if (!(e->topics & TOPIC_SAMPLE))
+		return;
+	const uint64_t now = clock_ns(CLOCK_REALTIME);
+	const struct {
+		const char *name;
+		uint64_t value;
+	} members[] = { { "time_ns", who.time_ns - who.start_ns },
+			{ "age_ns", now > who.time_ns ? now - who.time_ns : 0 },
+			{ "rss_bytes", who.rss_bytes },
+			{ "virtual_bytes", who.virtual_bytes },
+			{ "anon_bytes", who.part_bytes[PROF_ANON] },
+			{ "file_bytes", who.part_bytes[PROF_FILE] },
+			{ "shmem_bytes", who.part_bytes[PROF_SHMEM] },
+			{ "swap_bytes", who.part_bytes[PROF_SWAP] } };
+	buf_clear(&data);
+	buf_printf(&data, "{\"source\":%zu", f->source);
+	for (size_t i = 0; i < ARRAY_LEN(members); i++)
+		if (members[i].value != UINT64_MAX)
+			buf_printf(&data, ",\"%s\":%llu", members[i].name,
+				   (unsigned long long)members[i].value);
+	buf_puts(&data, ",\"heap_bytes\":null,\"allocations\":null,\"frees\":null,"
+			"\"peak_bytes\":null}");
+	put_event(e, out, "sample", buf_cstr(&data));
+}
+
 static void greet(struct events *e, struct buf *out)
 {
 	CLEANUP(buf_fini) struct buf data = { 0 };
 	buf_printf(&data, "{\"version\":\"%s\",\"sources\":%zu,\"live\":[", BYTELEDGER_VERSION,
 		   shelf_count(e->shelf));
-	for (size_t i = 0; i < e->count; i++)
-		buf_printf(&data, "%s%zu", i ? "," : "", e->all[i].source);
+	for (size_t i = 0, told = 0; i < e->count; i++) {
+		struct v1_live_facts who;
+		const struct v1_live *live = e->all[i].live;
+		if (!live || live->facts(live->ctx, &who) == 0)
+			buf_printf(&data, "%s%zu", told++ ? "," : "", e->all[i].source);
+	}
 	buf_puts(&data, "]}");
 	put_event(e, out, "hello", buf_cstr(&data));
 }
@@ -172,7 +229,9 @@ static int events_more(void *stream, struct buf *out)
 		return 0;
 	e->next_ns = now + PERIOD_NS;
 	for (size_t i = 0; i < e->count; i++)
-		if (!e->all[i].ended)
+		if (e->all[i].live)
+			look_live(e, &e->all[i], out);
+		else if (!e->all[i].ended)
 			look(e, &e->all[i], out);
 	return 0;
 }
@@ -212,9 +271,10 @@ static int parse_topics(const char *text, unsigned *topics, struct err *err)
 int v1_events(struct v1_call *call, struct err *err)
 {
 	struct events *e = calloc(1, sizeof(*e));
-	size_t count = shelf_count(call->shelf);
+	size_t live_count, count = shelf_count(call->shelf);
+	const struct v1_live *lives = v1_lives(call->v1, &live_count);
 	int all = !call->ask.source_given;
-	if (!e || !(e->all = calloc(count + 1, sizeof(*e->all)))) {
+	if (!e || !(e->all = calloc(count + live_count + 1, sizeof(*e->all)))) {
 		free(e);
 		return err_set(err, -ENOMEM, "cannot follow");
 	}
@@ -231,6 +291,10 @@ int v1_events(struct v1_call *call, struct err *err)
 	for (size_t i = 0; i < count; i++)
 		if (shelf_at(call->shelf, i)->live && (all || i == call->source))
 			e->all[e->count++].source = i;
+	for (size_t i = 0; i < live_count; i++)
+		if (lives[i].facts && (all || V1_LIVE_FIRST + i == call->source))
+			e->all[e->count++] =
+				(struct followed){ .source = V1_LIVE_FIRST + i, .live = &lives[i] };
 	call->reply->stream_more = events_more;
 	call->reply->stream_free = events_free;
 	call->reply->stream = e;

@@ -146,6 +146,8 @@ enum v1_category v1_category(const struct fold_frame *frame, const char *exe);
 int v1_losses(struct v1_call *call, struct reading **reading, struct err *err);
 void v1_losses_put(struct v1_call *call, const struct reading *reading);
 
+/** v1_has_rss() - is anything resident known in the timeline of @names? */
+int v1_has_rss(const struct prof *names);
 /** v1_timeline_counts() - does @series (NULL: none is named) ask what stores hold? They go on. */
 int v1_timeline_counts(const char *series);
 

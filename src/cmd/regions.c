@@ -298,7 +298,7 @@ static int run_targets(struct regions *r)
 int regions_serve(const struct targets *targets, const struct serving_opt *serving)
 {
 	struct regions r = { .targets = *targets, .watch.serving = *serving, .top = TOP_DEFAULT };
-	r.watch.serving.wanted = r.watch.is_server = 1;
+	r.watch.serving.wanted = r.watch.is_server = r.targets.at_once = 1;
 	result_init(&r.result, NULL, stdout);
 	return run_targets(&r);
 }

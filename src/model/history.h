@@ -17,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/err.h"
 
@@ -27,6 +28,8 @@
 	600 /* a label in none of so many samples, ten minutes', may be retired */
 #define HISTORY_CLASS_BESIDE \
 	"beside" /* the class of what is no part of RSS: page tables, the cgroup's charges */
+#define HISTORY_CLASS_KIND \
+	"kind" /* "anon", "file", "shmem": what status says RSS is made of, at each look */
 #define HISTORY_NAME_MAX 128             /* bytes of a class or label; longer ones are cut */
 #define HISTORY_UNIT 1024                /* bytes; the kernel's figures are multiples of it */
 #define HISTORY_BESIDE ".byteledger-new" /* behind a history's name: where it is written anew */
@@ -37,6 +40,12 @@ struct history_row {
 	const char *class, *label;
 	uint64_t rss_bytes, virtual_bytes, swap_bytes, count;
 };
+
+/** history_adds_up() - are labels of @class those that add up to RSS? */
+static inline int history_adds_up(const char *class)
+{
+	return strcmp(class, HISTORY_CLASS_BESIDE) != 0 && strcmp(class, HISTORY_CLASS_KIND) != 0;
+}
 
 /** struct history_point - @time_ns: CLOCK_REALTIME. */
 struct history_point {

@@ -48,7 +48,7 @@ static void put_mover(FILE *to, const struct history *history, uint64_t time_ns,
 	    history_at(history, before_ns, then, keys) == 0) {
 		for (size_t i = 1; i < keys; i++) {
 			/* what is no part of RSS explains no change of it */
-			if (strcmp(history_key(history, i).class, HISTORY_CLASS_BESIDE) == 0)
+			if (!history_adds_up(history_key(history, i).class))
 				continue;
 			int64_t d = (int64_t)(now[i].rss_bytes - then[i].rss_bytes);
 			if (llabs(d) > llabs(delta)) {
@@ -149,7 +149,8 @@ int out_growth_text(FILE *to, const struct history *history, const struct out_gr
 		for (size_t i = 0; i < n && rc == 0; i++) {
 			all[count].key = lines[i].number;
 			rc = view_growth(lines[i].points, lines[i].count, &all[count].growth);
-			count += all[count].growth.high_bytes != 0;
+			count += all[count].growth.high_bytes != 0 &&
+				 strcmp(lines[i].key.class, HISTORY_CLASS_KIND) != 0;
 		}
 		history_lines_fini(lines, n);
 	}

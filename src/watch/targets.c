@@ -321,7 +321,7 @@ int targets_find(struct targets *targets, uint64_t until_ns, struct target_list 
 	for (int said = 0; rc == 0 && targets->name; said = 1) {
 		uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		rc = find_all(has_name, targets->name, list, err);
-		if (rc < 0 || list->count > before)
+		if (rc < 0 || list->count > before || targets->at_once)
 			break;
 		if (!said && targets->waiting)
 			targets->waiting(targets->name);

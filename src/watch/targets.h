@@ -28,6 +28,8 @@ struct targets {
 	/* path below /sys/fs/cgroup, or absolute */
 	const char *cgroup;
 	int follow_children;
+	/* a name that nothing carries yet is waited for by who follows: watchers_run() */
+	int at_once;
 	/* targets_find() waits for a program of that name; may be NULL */
 	void (*waiting)(const char *name);
 	/*

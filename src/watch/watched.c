@@ -250,6 +250,25 @@ void watched_close(struct watched *w)
 }
 
 #define BESIDE_ROWS 8u
+#define KIND_ROWS 3u
+
+/* What the kernel's own sums are made of, of each look: mappings are read more seldom. */
+static size_t kind_rows(const struct proc_totals *totals, struct history_row *rows)
+{
+	const struct {
+		const char *label;
+		uint64_t bytes;
+	} kinds[KIND_ROWS] = { { "anon", totals->rss_anon_bytes },
+			       { "file", totals->rss_file_bytes },
+			       { "shmem", totals->rss_shmem_bytes } };
+	size_t count = 0;
+	for (size_t i = 0; i < KIND_ROWS; i++)
+		if (kinds[i].bytes != UINT64_MAX)
+			rows[count++] = (struct history_row){ .class = HISTORY_CLASS_KIND,
+							      .label = kinds[i].label,
+							      .rss_bytes = kinds[i].bytes };
+	return count;
+}
 
 /* What is no part of RSS, and grows all the same. */
 static size_t beside_rows(const struct watched *w, const struct proc_totals *totals,
@@ -284,10 +303,12 @@ static int keep_sample(struct watched *w, struct err *err)
 {
 	const struct breakdown *b = w->quick->breakdown;
 	const struct proc_totals *totals = watch_totals(w->watch);
-	struct history_row *rows = calloc(b->class_count + 1 + BESIDE_ROWS, sizeof(*rows));
+	struct history_row *rows =
+		calloc(b->class_count + 1 + BESIDE_ROWS + KIND_ROWS, sizeof(*rows));
 	if (!rows)
 		return err_set(err, -ENOMEM, "cannot keep a sample");
 	size_t beside = beside_rows(w, totals, rows + 1);
+	beside += kind_rows(totals, rows + 1 + beside);
 	rows[0] = (struct history_row){ "",
 					"",
 					totals->rss_bytes,

@@ -293,7 +293,9 @@ def test_page_of_a_process(browser, byteledger, tmp_path):
     with subprocess.Popen(["/usr/bin/python3", "-c", program]) as target:
         with subprocess.Popen([byteledger, "serve", "-p", str(target.pid), "-l", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as server:
             try:
-                in_browser("regions", browser, byteledger, tmp_path, server.stdout.readline().strip())
+                url = server.stdout.readline().strip()
+                in_browser("regions", browser, byteledger, tmp_path, url)
+                in_browser("watched", browser, byteledger, tmp_path, url)
             finally:
                 server.terminate()
                 target.kill()

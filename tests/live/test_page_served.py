@@ -42,7 +42,7 @@ def test_the_port_of_a_node_shows_its_messages_connections_and_logs(byteledger, 
 
 def test_regions_serve_shows_the_process(byteledger, prog):
     with Program(prog("leaker"), "steady", "64", "20") as target, Watch(byteledger, target.pid, "--serve", "127.0.0.1:0") as watch:
-        page_is_at(watch.url(), ["regions", "explain"])
+        page_is_at(watch.url(), ["regions", "rss", "events", "explain"])
         source = json.loads(fetch(watch.url() + "/api/v1/sources")[2])[0]
         assert source["id"] == 4096 and source["pid"] == target.pid and source["live"]
         sheet = json.loads(fetch(watch.url() + "/api/v1/explain")[2])

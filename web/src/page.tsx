@@ -62,7 +62,7 @@ export const ENTRIES: Entry[] = [
 	{ view: "balance", label: "Balance", show: BalanceView, group: 1, selects: true, key: "n" },
 	{ view: "maps", label: "Maps", show: Maps, group: 1, selects: true, key: "a" },
 	{ view: "space", label: "Space", show: Space, group: 1, selects: true, key: "s", narrow: false },
-	{ view: "regions", label: "Regions", show: Regions, group: 1, selects: false, key: "r" },
+	{ view: "regions", label: "Regions", show: Regions, group: 1, selects: false, axis: true, key: "r" },
 	{ view: "pages", label: "Pages", show: PagesView, group: 1, selects: false, key: "p" },
 	{ view: "sampler", label: "Sampler", show: SamplerView, group: 1, selects: false, key: "y" },
 	{ view: "messages", label: "Messages", show: Messages, group: 2, selects: false, axis: true, key: "m" },
@@ -228,7 +228,7 @@ export function Page(): JSX.Element {
 		settle(0);
 	}, []);
 	const from = source();
-	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "overview" || !from || !!from.error || !!from.has?.includes("heap")) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, now.sources, at.view]);
+	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "overview" || !from || !!from.error || !!from.has?.includes("heap") || !!from.has?.includes("rss")) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, now.sources, at.view]);
 	const entry = ENTRIES.find((e) => e.view === at.view) ?? ENTRIES[0];
 	const there = offered(entry.view, from);
 	const timeline = useTimeline(grown);
@@ -257,9 +257,9 @@ export function Page(): JSX.Element {
 		if (unread && timeline.data)
 			void loadSources();
 	}, [unread, timeline.data]);
-	// a source without a heap recording opens at the first view that it has
+	// a source of which nothing is known over time opens at the first view that it has
 	useEffect(() => {
-		if (at.view === "overview" && from?.has && !from.has.includes("heap") && !from.error) {
+		if (at.view === "overview" && from?.has && !from.has.includes("heap") && !from.has.includes("rss") && !from.error) {
 			const first = ENTRIES.find((e) => e.view !== "overview" && offered(e.view, from));
 			if (first)
 				go({}, first.view, true);

@@ -324,6 +324,29 @@ export const cases = {
 		await everywhere(url, ["#/regions", "#/regions?z=allocators", "#/regions?z=threads", "#/regions?z=mappings"]);
 	},
 
+	/** A running process that nothing records: its past since it is watched stands above every view, goes on, and can be zoomed into. */
+	async watched({ url }) {
+		const page = await open(url);
+		await page.locator(".timeline-canvas canvas").waitFor();
+		assert.match(page.url(), /#\/(overview|)$|\/$/);
+		const figure = () => page.locator(".key-figure").last().innerText();
+		const first = await figure();
+		await page.waitForFunction((t) => [...document.querySelectorAll(".key-figure")].at(-1).innerText !== t, first, { timeout: 10000 });
+		assert.deepEqual(await page.locator(".legend").allInnerTexts(), ["RSS", "anon", "file", "shmem", "swap", "virtual"]);
+		assert.match(await page.locator(".state-text").innerText(), /^live, \d+ s old$/);
+		await act(page, () => page.locator("nav a", { hasText: "Regions" }).click());
+		await page.locator(".timeline-canvas canvas").waitFor();
+		const box = await page.locator(".timeline-plot").boundingBox();
+		await page.mouse.move(box.x + box.width * 0.3, box.y + box.height / 2);
+		await page.mouse.down();
+		await page.mouse.move(box.x + box.width * 0.6, box.y + box.height / 2, { steps: 4 });
+		await page.mouse.up();
+		await page.waitForFunction(() => /[?&]zoom=\d+-\d+/.test(location.hash));
+		assert.doesNotMatch(page.url(), /[?&](at|from|to)=/);
+		await page.screenshot({ path: join(out, "watched.png") });
+		await everywhere(url, ["#/overview", "#/regions", "#/balance"]);
+	},
+
 	/** What `pages --serve` counts: rows of RSS add up to it, by kind, a row's stack, its place in the address, a table to take away. */
 	async pages({ url }) {
 		const page = await open(`${url}#/pages`);

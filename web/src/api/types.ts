@@ -31,12 +31,13 @@ export interface Sample {
 	source: number;
 	time_ns: number;
 	age_ns: number;
-	heap_bytes: number;
+	/** null, as what follows it: of a process that nothing records. */
+	heap_bytes: number | null;
 	rss_bytes: number;
 	virtual_bytes: number;
-	allocations: number;
-	frees: number;
-	peak_bytes: number;
+	allocations: number | null;
+	frees: number | null;
+	peak_bytes: number | null;
 	/** What the process does, where that can be told: it was stopped, it is gone. */
 	process?: "running" | "stopped" | "gone";
 }

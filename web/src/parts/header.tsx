@@ -62,7 +62,7 @@ function stateOf(from: Source | null, live: Live, clock: Clock): State {
 	}
 	if (last.process === "stopped")
 		return { dot: "stale", text: "live, but the process is stopped", said: "the process is stopped" };
-	const idle = Date.now() - last.moved;
+	const idle = last.allocations === null ? 0 : Date.now() - last.moved;
 	return { dot: "live", text: idle > IDLE_MS ? `live, no call for ${Math.round(idle / 1000)} s` : `live, ${Math.max(1, Math.round(age / 1e9))} s old`, said: idle > IDLE_MS ? "live, no calls come" : "live" };
 }
 

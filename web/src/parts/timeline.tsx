@@ -159,6 +159,8 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 	const [hover, setHover] = useState<{ at: number; x: number } | null>(null);
 	const base = props.answer.data;
 	const losses = useLosses(base);
+	// a running process has one moment, which is now: its past can be looked at, not asked about
+	const looked = source()?.kind === "process";
 	const nodes = (useStore(known).sources ?? []).some((s) => s.kind === "node");
 	const counted = nodes ? ROWS : [];
 	const shown = counted.filter((name) => (words.series ?? FIRST).split(",").includes(name));
@@ -196,8 +198,8 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 		if (!el || !data || !size.width)
 			return;
 		plot.current = plotTimeline(el, data.time_ns, lines, theme, size, zoom, {
-			brush: (from, to) => go({ from: momentWord(from), to: momentWord(to), at: momentWord(to), base: undefined }),
-			moment: (at) => go({ at: momentWord(at), from: undefined, to: undefined, base: undefined }),
+			brush: (from, to) => looked ? go({ zoom: `${Math.round(from)}-${Math.round(to)}` }, undefined, true) : go({ from: momentWord(from), to: momentWord(to), at: momentWord(to), base: undefined }),
+			moment: (at) => looked ? undefined : go({ at: momentWord(at), from: undefined, to: undefined, base: undefined }),
 			zoom: (from, to) => go({ zoom: from <= 0 && to >= span ? undefined : `${Math.round(from)}-${Math.round(to)}` }, undefined, true),
 			all: () => go({ zoom: undefined, from: undefined, to: undefined }),
 			hover: (at, x) => setHover(at === null ? null : { at, x }),
@@ -315,7 +317,7 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 							? `${moment(from, span)} – ${moment(to, span)} (${duration(to - from)})`
 							: at !== null
 								? `at ${moment(at, span)}`
-								: "drag: a range · click: a moment · double click: all"}
+								: looked ? "drag: zoom · double click: all" : "drag: a range · click: a moment · double click: all"}
 				</span>
 				{(mode === "made" || mode === "still" || mode === "ends") && (
 					<span class="segments" role="group" aria-label="what the range means">

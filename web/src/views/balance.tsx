@@ -182,7 +182,7 @@ function SheetBody(props: { sheet: Sheet }): JSX.Element {
 							{bytes(R)} resident, {percent(R - Math.abs(sheet.unexplained_bytes), R)} explained
 						</h2>
 						<p class="second">
-							{plain(sheet.comm ?? "")} {sheet.pid}, {moment(sheet.time_ns, 1e9)} after its start
+							{plain(sheet.comm ?? "")} {sheet.pid}, {source()?.kind === "process" ? "as it runs" : `${moment(sheet.time_ns, 1e9)} after its start`}
 							{sheet.snapshot_age_ns ? ` · taken ${duration(sheet.snapshot_age_ns)} from the moment asked for` : ""}
 							{sheet.instant ? ` · read ${sheet.instant.mode === "frozen" ? "while it stood still" : "while it ran"}${sheet.instant.window_ns ? `, within ${duration(sheet.instant.window_ns)}` : ""}` : ""}
 						</p>

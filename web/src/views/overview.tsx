@@ -99,7 +99,7 @@ function Balance(props: { timeline: ViewProps["timeline"]; summary: Summary }): 
 }
 
 /** Sheet - the balance sheet of the moment, where the recording has one. */
-function SheetCard(props: { stamp: number }): JSX.Element {
+function SheetCard(props: { stamp: number; now?: boolean }): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
 	const answer = useAnswer<Sheet>(api("explain", { src: words.src, at: words.at }), props.stamp);
@@ -114,7 +114,7 @@ function SheetCard(props: { stamp: number }): JSX.Element {
 					return (
 						<>
 							<h2>
-								Resident memory {moment(sheet.time_ns)} after the start: {bytes(sheet.rss_bytes)}
+								Resident memory {props.now ? "now" : `${moment(sheet.time_ns)} after the start`}: {bytes(sheet.rss_bytes)}
 								<span class="second">
 									{" "}
 									= {sheet.lines.length} lines + {bytes(sheet.unexplained_bytes)} unexplained
@@ -325,6 +325,48 @@ function Family(props: { from: Source; stamp: number }): JSX.Element | null {
 	);
 }
 
+/** Watched - a running process that nothing records: what is resident of it, as of the last look, and since it is watched. */
+function Watched(props: { from: Source; timeline: ViewProps["timeline"]; stamp: number }): JSX.Element {
+	const { from } = props;
+	return (
+		<Shown answer={props.timeline}>
+			{(line) => {
+				const last = (name: string) => line.series[name]?.last.at(-1);
+				return (
+					<div class="overview">
+						<div class="key-figures">
+							<Figure label="RSS" term="rss" value={last("rss")} unit="bytes" more={`highest since it is watched: ${bytes(Math.max(0, ...(line.series.rss?.max ?? []).map((v) => v ?? 0)))}`} href={link({}, "regions")} />
+							{["anon", "file", "shmem", "swap", "virtual"].map((name) => (
+								<Figure key={name} label={name} term={name} value={last(name)} unit="bytes" />
+							))}
+							<Figure label="watched for" term="" value={line.length_ns} unit="ns" />
+						</div>
+						<div class="cards facing">
+							{offered("balance", from) && from.ended === false ? <SheetCard stamp={Math.floor(props.stamp / 10)} now /> : null}
+							<section class="card">
+								<h2>The program</h2>
+								<dl class="facts">
+									<dt>process</dt>
+									<dd>{plain(from.name)} {from.pid}{from.ended ? ", ended" : ""}</dd>
+									{from.start_realtime_ns ? (
+										<>
+											<dt>watched since</dt>
+											<dd>{wallDay(from.start_realtime_ns / 1e6)}</dd>
+										</>
+									) : null}
+									<dt>allocations</dt>
+									<dd class="wrap">not recorded: <code>byteledger heap -p {from.pid}</code> records them from then on</dd>
+								</dl>
+								<MoreData from={from} />
+							</section>
+						</div>
+					</div>
+				);
+			}}
+		</Shown>
+	);
+}
+
 export function Overview(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const from = source();
@@ -344,6 +386,8 @@ export function Overview(props: ViewProps): JSX.Element {
 				<p>{plain(from.error)}</p>
 			</Empty>
 		);
+	if (!has && from.has?.includes("rss"))
+		return <Watched from={from} timeline={props.timeline} stamp={props.stamp} />;
 	if (!has)
 		return (
 			<Empty>
