@@ -110,8 +110,14 @@ static struct sample_target *add_target(struct sample_life *l, uint32_t pid, str
 			    SAMPLE_PROCESSES_MAX);
 		return NULL;
 	}
-	if (sampler_add(l->sampler, pid, err) < 0)
+	if (sampler_add(l->sampler, pid, err) < 0) {
+		if (err->code != -ESRCH)
+			return NULL;
+		err_init(err); /* in the words of all commands */
+		err_set(err, -ESRCH, "cannot look at process %" PRIu32, pid);
+		err_hint(err, "no process has that id; it may have ended");
 		return NULL;
+	}
 	struct sample_target *t = &l->targets[l->target_count];
 	*t = (struct sample_target){ .pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0) };
 	char path[64];
@@ -378,6 +384,8 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 		sampler_hold(l->sampler); /* what a call costs is found out first */
 	if (everywhere)
 		rc = attach_everywhere(l, err);
+	if (rc < 0)
+		return rc;
 	size_t attached = 0;
 	for (size_t i = 0; i < l->target_count && !everywhere; i++) {
 		struct err its = { 0 };

@@ -645,8 +645,8 @@ static int nothing_found(const struct search *s, uint32_t pid, const char *progr
 	snprintf(who, sizeof(who), "process %" PRIu32, pid);
 	snprintf(what, sizeof(what), "no function '%.*s'", (int)s->wanted_len,
 		 s->wanted ? s->wanted : "");
-	const char *kind = sym_program_is_foreign(program ? 0 : pid)
-				   ? ": it is a program for another machine or word size"
+	int is_foreign = sym_program_is_foreign(pid, program);
+	const char *kind = is_foreign ? ": it is a program for another machine or word size"
 			   : names == FUNCTIONS_STRIPPED && is_static
 				   ? ": it is a static program, stripped of its names"
 			   : names == FUNCTIONS_STRIPPED ? ": it is stripped of its names"
@@ -671,6 +671,9 @@ static int nothing_found(const struct search *s, uint32_t pid, const char *progr
 		buf_printf(&text, "%s%s", i ? ", " : "", s->near[i].name);
 	if (text.len)
 		err_hint(err, "names that come near: %s", buf_cstr(&text));
+	else if (is_foreign)
+		err_hint(err,
+			 "only programs of byteledger's own machine and word size are sampled");
 	else if (names == FUNCTIONS_STRIPPED)
 		err_hint(err, "its debug file has the names; or give the library that allocates "
 			      "with --program");
@@ -727,11 +730,11 @@ static int find(uint32_t pid, const struct sampler_want *want, const struct samp
 		return rc;
 	if (!(files = elf_files_new(pid, err)))
 		rc = -EACCES; /* what @err says */
-	if (!rc && !pid) {
-		met = 1;
+	int is_foreign = sym_program_is_foreign(pid, want->program);
+	met = !pid || is_foreign;
+	if (!rc && !pid && !is_foreign)
 		rc = look_into(&s, files, 0, &alone, out, &names, &is_static, err);
-	}
-	for (size_t i = 0; !rc && i < mappings->count; i++) {
+	for (size_t i = 0; !rc && !is_foreign && i < mappings->count; i++) {
 		const struct code_mapping *mapping = &mappings->all[i];
 		enum functions_names its;
 		int its_static = 0;

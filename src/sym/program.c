@@ -81,10 +81,10 @@ enum sym_program sym_program(int fd)
 	return kind;
 }
 
-int sym_program_is_foreign(uint32_t pid)
+int sym_program_is_foreign(uint32_t pid, const char *file)
 {
 	char path[32];
 	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/exe", pid);
-	CLEANUP(fileio_closep) int fd = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	CLEANUP(fileio_closep) int fd = open(pid ? path : file, O_RDONLY | O_CLOEXEC);
 	return fd >= 0 && sym_program(fd) == SYM_PROGRAM_FOREIGN;
 }

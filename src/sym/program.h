@@ -23,7 +23,7 @@ enum sym_program {
  * counts as NOT_ELF.
  */
 enum sym_program sym_program(int fd);
-/** sym_program_is_foreign() - whether what process @pid runs is; of 0 nothing is known. */
-int sym_program_is_foreign(uint32_t pid);
+/** sym_program_is_foreign() - whether what process @pid runs is; 0: whether @file is. */
+int sym_program_is_foreign(uint32_t pid, const char *file);
 
 #endif

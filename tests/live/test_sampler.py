@@ -525,8 +525,10 @@ def test_what_cannot_be_done_is_said(byteledger, prog, tmp_path):
             code, said = refused(byteledger, "-p", p.pid, option, value)
             assert code == 2 and value in said, (option, said)
         assert p.poll() is None
+    code, said = refused(byteledger, "--program", LIBS + "/libc.so.6", "-f", "mallok")
+    assert code == 1 and "malloc" in said.split("hint:")[1], said
     code, said = refused(byteledger, "-p", "4194303")
-    assert code == 1 and "4194303" in said, said
+    assert code == 1 and "4194303" in said and "no process has that id" in said, said
     stripped = tmp_path / "stripped"
     subprocess.run(["strip", "-o", stripped, prog("asked_static")], check=True)
     with running(stripped, "1") as p:

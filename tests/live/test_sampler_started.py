@@ -74,6 +74,36 @@ def test_a_program_of_32_bits_runs_as_it_would_and_is_said_to_be_one(byteledger,
     assert done.returncode == 1 and "another machine or word size" in done.stderr, done
 
 
+ASKS_32 = """
+.globl malloc
+.type malloc,@function
+malloc:
+    push %ebx
+    pop %ebx
+    ret
+.size malloc,.-malloc
+.globl _start
+_start:
+    push $64
+again:
+    call malloc
+    jmp again
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-f", "malloc"), ("-f", "malloc:0"), ("--leaks",)], ids=str)
+def test_an_allocator_of_32_bits_is_refused_by_whatever_it_is_named(byteledger, tmp_path, options):
+    """Its arguments are on the stack: by its file alone it was probed, and sizes were whatever a register held."""
+    with subprocess.Popen([built := of_32_bits(tmp_path, ASKS_32)]) as p:
+        try:
+            for target in (("-p", str(p.pid)), ("--program", built), ("-p", str(p.pid), "--program", built)):
+                done = subprocess.run([byteledger, "sample", *target, *options, "--duration", "1s"], capture_output=True, text=True, timeout=60)
+                assert done.returncode == 1 and "another machine or word size" in done.stderr and "hint: only programs of" in done.stderr, done
+            assert p.poll() is None
+        finally:
+            p.kill()
+
+
 # no call of ptrace() from here on, as in a container's usual filter: load number; if it is 101 then EPERM, else allow
 WITHOUT_PTRACE = """
 import ctypes, os, struct, sys
