@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ONE 1.1    /* window that has nearly all of the weight */
-#define UNSEEN 0.2 /* by how much a time that was not seen may differ from that before */
+#define ONE 1.1 /* window that has nearly all of the weight */
 
 struct samples *samples_new(struct err *err)
 {
@@ -549,7 +548,7 @@ int samples_are_least(const struct samples *s)
 	return unsure > 2 * sum;
 }
 
-void samples_go_on(struct samples *s, double seen_ns, double missed_ns)
+void samples_go_on(struct samples *s, double seen_ns, double missed_ns, double unsure)
 {
 	double k = seen_ns > 0 ? 1 + missed_ns / seen_ns : 1;
 	for (size_t i = 0; k > 1 && i < s->row_count; i++) {
@@ -564,7 +563,7 @@ void samples_go_on(struct samples *s, double seen_ns, double missed_ns)
 		for (unsigned b = 0; b < 2; b++) {
 			spreads[b]->unsure *= k;
 			spreads[b]->unsure +=
-				UNSEEN * (k - 1) / k * (b ? row->base->count : row->base->bytes);
+				unsure * (k - 1) / k * (b ? row->base->count : row->base->bytes);
 			spreads[b]->drawn *= k * k;
 			spreads[b]->between *= k * k;
 		}

@@ -276,9 +276,9 @@ void samples_unsure(const struct samples *samples, const struct sample_row *row,
 int samples_are_least(const struct samples *samples);
 /**
  * samples_go_on() - @missed_ns more of which nothing was seen, taken to be like the @seen_ns before
- * it, all of which is settled.
+ * it, all of which is settled; but for @unsure of it. Of time, or of work.
  */
-void samples_go_on(struct samples *samples, double seen_ns, double missed_ns);
+void samples_go_on(struct samples *samples, double seen_ns, double missed_ns, double unsure);
 
 /** samples_mark() - an interval ends at @now_ns: every row notes what is live. */
 void samples_mark(struct samples *samples, uint64_t now_ns);

@@ -292,6 +292,7 @@ static int start(struct sample_life *l, struct err *err)
 						 .budget = a->budget,
 						 .only_measure = a->leaks || a->output || a->kernel,
 						 .of_kernel = a->kernel,
+						 .is_started = a->program > 0,
 						 .tick_ns = l->tick_ns,
 						 .cpu_ns = used_cpu_ns,
 						 .cpu_ctx = l,

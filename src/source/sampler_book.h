@@ -6,6 +6,7 @@
 #include "model/samples.h"
 #include "source/sampler.h"
 #include "source/sampler_pace.h"
+#include "source/sampler_purse.h"
 
 /**
  * sampler_read() - every row, what is live, losses and calls as they are now. O(rows + live
@@ -36,6 +37,8 @@ struct sampler_governor {
 	int only_measure;
 	/* tracepoints, whose price is our programs' alone */
 	int of_kernel;
+	/* the first process was begun to be sampled: what it begins with is seen whole */
+	int is_started;
 	uint64_t sample_bytes;
 	/* it is what an allocator itself keeps to */
 	int of_hook;
@@ -53,8 +56,7 @@ struct sampler_governor {
 
 	/* probes are in, to stay, and were out before in this epoch */
 	int on, lasting, had_gap;
-	/* CPU time that may be spent now */
-	double purse_ns;
+	struct sampler_purse purse;
 	/* of a hit, at the last look */
 	double price_ns;
 	/* what it costs on functions of ours, and how many times as much here */
@@ -94,6 +96,8 @@ struct sampler_governor {
 	double late_on_ns, late_probes_ns, late_most;
 	/* that a window may be */
 	double longest_ns;
+	/* by the windows behind them */
+	unsigned told_gaps;
 	/* at the end, after sampler_governor_end() */
 	double unseen_ns;
 	/* with probes, so far */
@@ -104,6 +108,11 @@ struct sampler_governor {
 	double run_ns;
 	uint64_t random;
 };
+/** sampler_governor_hits() - calls so far, and the mean price of one; negative with @err. */
+double sampler_governor_hits(struct sampler_governor *governor, double *price_ns, struct err *err);
+/** sampler_governor_clock() - what our programs take is measured now and then. */
+void sampler_governor_clock(struct sampler_governor *governor, uint64_t now_ns);
+
 /** sampler_governor_init() - the probes are in, or, where there is a budget to keep to, held. */
 int sampler_governor_init(struct sampler_governor *governor, uint64_t now_ns, struct err *err);
 void sampler_governor_fini(struct sampler_governor *governor);

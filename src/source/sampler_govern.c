@@ -14,21 +14,12 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 
 #define LOOK_NS NS_PER_S       /* where nothing is left out */
 #define GLANCE_NS 250000000ull /* while probes stay in */
-#define STATS_NS \
-	100000000ull /* the kernel's clock of BPF programs costs as much as they do: for a moment */
-#define STATS_EVERY_NS 10000000000ull
+#define STATS_FIRST_NS 300000000ull
 #define MEAN_GUESS 200     /* bytes of a call, before any is known */
 #define SAMPLES_SHARE 0.05 /* of the calls, where less would be asked for */
 #define SAME_BYTES 1.2     /* the chances are not changed for less */
-/*
- * Over any five seconds no more than the budget: the purse holds what it earns in 0.6 s, and earns
- * a bit less than the budget.
- * 0.6 + 0.85 * 5 = 4.85.
- */
-#define PURSE_NS 0.6e9
-#define EARNED 0.85
-#define PLANNED 0.6 /* of the full purse: what a window is to cost */
-#define LEFT 0.25   /* of it: probes that are in go out */
+#define PLANNED 0.6        /* of the full purse: what a window is to cost */
+#define LEFT 0.25          /* of it: probes that are in go out */
 #define FIRST_NS 5e6
 #define SURE_NS 100000000ull
 #define WATCH_NS 2e6 /* that what is left of the purse lasts where calls become many */
@@ -37,17 +28,21 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 #define PRICE_GUESS_NS 300 /* of our own programs, until it is measured */
 #define TICKS_SHARE 0.15 /* of what a window may cost: for the clock that tells what probes cost */
 #define TICK_MIN_NS 5e4
+#define TICKED_NS 5e7  /* as if no window were longer: the first is as long as the purse lasts */
 #define SHARED_MAX 40  /* windows that share a scale */
 #define LATE 0.93      /* of the sums by which windows are planned, from one to the next */
 #define CUT_MAX 4      /* times as long as it was a window stands to have been planned at most */
 #define DEARER_MIN 0.5 /* than elsewhere, as that clock tells */
 #define DEARER_MAX 6
 #define SHORTEST_NS 2e6 /* of windows in which the processes starve */
+#define UNSEEN 0.2      /* by how much a time that was not seen may differ from that before */
+#define FEW_GAPS 4      /* were told: then it may be anything */
+#define OWN_MIN 0.05    /* of what processes ran: that was not for probes */
 #define HELD_UP 0.5     /* of what callers run, for probes; and of their time, behind others */
 
 static double purse_full(const struct sampler_governor *g)
 {
-	return g->budget * PURSE_NS;
+	return sampler_purse_full(&g->purse);
 }
 
 static int is_kept(const struct sampler_governor *g)
@@ -64,13 +59,16 @@ int sampler_governor_init(struct sampler_governor *g, uint64_t now_ns, struct er
 	g->since_ns = g->epoch_ns = g->looked_ns = g->began_ns = now_ns;
 	g->until_ns = now_ns + LOOK_NS;
 	g->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
-	g->stats_until_ns = now_ns + 3 * STATS_NS;
+	g->stats_until_ns = now_ns + STATS_FIRST_NS;
 	g->random = hash_seed() | 1;
 	g->run_ns = PRICE_GUESS_NS;
-	g->purse_ns = purse_full(g);
+	sampler_purse_begin(&g->purse, g->budget, g->is_started, now_ns);
 	g->longest_ns = WINDOW_MAX_NS;
 	g->dearer = 1;
-	return is_kept(g) ? begin_window(g, now_ns, err) : 0;
+	int rc = is_kept(g) ? begin_window(g, now_ns, err) : 0;
+	if (g->is_started) /* it is held until then, or has not got far */
+		g->began_ns = g->epoch_ns = g->since_ns;
+	return rc;
 }
 
 void sampler_governor_fini(struct sampler_governor *g)
@@ -86,57 +84,6 @@ static double draw(struct sampler_governor *g)
 	g->random ^= g->random >> 7;
 	g->random ^= g->random << 17;
 	return (double)(g->random >> 11) / 9007199254740992.0;
-}
-
-static void take_stats(struct sampler_governor *g, uint64_t now_ns)
-{
-	struct sampler_cost cost;
-	struct err err = { 0 };
-	if (g->stats_fd > 0 && now_ns >= g->stats_until_ns) {
-		close(g->stats_fd);
-		g->stats_fd = 0;
-		g->stats_next_ns = now_ns + STATS_EVERY_NS;
-	} else if (g->stats_fd <= 0 && g->on && now_ns >= g->stats_next_ns) {
-		g->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
-		g->stats_until_ns = now_ns + STATS_NS;
-	}
-	if (sampler_cost(g->sampler, &cost, &err) == 0 && cost.runs)
-		g->run_ns = (double)cost.run_ns / (double)cost.runs;
-}
-
-struct tally {
-	const uint64_t *hits;
-	uint64_t seen[WIRE_SAMPLE_FUNCTIONS_MAX / 64];
-	double emulated, stepped;
-};
-
-static int add_function(void *ctx, uint32_t pid, const struct sampler_function *f)
-{
-	struct tally *t = ctx;
-	uint32_t n = f->number & (WIRE_SAMPLE_FUNCTIONS_MAX - 1);
-	(void)pid;
-	if (!(t->seen[n / 64] >> (n % 64) & 1))
-		*(f->kind == SAMPLER_EMULATED ? &t->emulated : &t->stepped) += (double)t->hits[n];
-	t->seen[n / 64] |= 1ull << (n % 64);
-	return 0;
-}
-
-/* Calls so far, and the mean price of one. */
-static double count_hits(struct sampler_governor *g, double *price_ns, struct err *err)
-{
-	uint64_t hits[WIRE_SAMPLE_FUNCTIONS_MAX];
-	struct tally tally = { .hits = hits };
-	if (sampler_hits(g->sampler, hits, err) < 0)
-		return -1;
-	sampler_functions_each(g->sampler, add_function, &tally);
-	for (uint32_t i = 0; g->of_kernel && i < WIRE_SAMPLE_KERNEL_MAX; i++)
-		tally.emulated += (double)hits[i];
-	double all = tally.emulated + tally.stepped;
-	double share = all > 0 ? tally.emulated / all : 1;
-	g->elsewhere_ns =
-		share * g->samples->emulated_ns + (1 - share) * g->samples->stepped_ns + g->run_ns;
-	*price_ns = g->elsewhere_ns * g->dearer;
-	return all;
 }
 
 /*
@@ -304,13 +251,14 @@ static int close_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	g->span_ns += span_ns;
 	g->seen_ns += w->on_ns * g->samples->times;
 	g->epoch_ns = now_ns;
+	g->told_gaps++;
 	return g->samples->windows >= SHARED_MAX ? settle(g, now_ns, err) : 0;
 }
 
 /* Calls since the last look, what share of a CPU they took, and what the purse holds. */
 static int look(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
-	double all = count_hits(g, &g->price_ns, err);
+	double all = sampler_governor_hits(g, &g->price_ns, err);
 	if (all < 0)
 		return err->code;
 	double span = now_ns > g->looked_ns ? (double)(now_ns - g->looked_ns) : 1;
@@ -318,12 +266,9 @@ static int look(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	g->ticked_ns += g->ticks * g->tick_ns;
 	g->ticks = 0;
 	g->fraction = cost / span;
-	g->purse_ns += span * g->budget * EARNED;
-	if (g->purse_ns > purse_full(g))
-		g->purse_ns = purse_full(g);
-	g->purse_ns -= cost;
-	if (-g->purse_ns > g->samples->overdrawn_ns)
-		g->samples->overdrawn_ns = -g->purse_ns;
+	sampler_purse_turn(&g->purse, now_ns, cost);
+	if (-g->purse.ns > g->samples->overdrawn_ns)
+		g->samples->overdrawn_ns = -g->purse.ns;
 	g->hits = all;
 	g->looked_ns = now_ns;
 	return 0;
@@ -334,7 +279,7 @@ static int set_quota(struct sampler_governor *g, struct err *err)
 {
 	/* before probes that stay have to go there is a look at what comes then */
 	double cpus = fmax((double)sysconf(_SC_NPROCESSORS_ONLN), g->lasting ? 2 : 1);
-	double may = g->purse_ns - LEFT / 2 * purse_full(g);
+	double may = g->purse.ns - LEFT / 2 * purse_full(g);
 	double calls = g->price_ns > 0 ? may / g->price_ns / (cpus > 1 ? cpus : 1) : 0;
 	sampler_woken(g->sampler);
 	return sampler_quota(g->sampler, calls > 1 ? (uint64_t)calls : 1, err);
@@ -364,7 +309,7 @@ static double planned_ns(const struct sampler_governor *g)
 {
 	double plan = PLANNED * purse_full(g) - g->edge_ns;
 	if (!g->on_ns)
-		return plan < FIRST_NS ? plan : FIRST_NS;
+		return g->is_started ? WINDOW_MAX_NS : plan < FIRST_NS ? plan : FIRST_NS;
 	/*
 	 * by the most that windows of late saw: one that calls for a while and not for a while
 	 * would be looked at for long in the latter and briefly in the former, as its window ends
@@ -407,7 +352,7 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	g->stays = g->lasting;
 	g->stay = (struct sampler_paced){ .pace = 1 };
 	if (!rc && !g->lasting && g->tick_ns > 0)
-		sampler_ticks_begin(g->sampler, tick_period(g, length));
+		sampler_ticks_begin(g->sampler, tick_period(g, fmin(length, TICKED_NS)));
 	if (!rc)
 		rc = sampler_resume(g->sampler, g->lasting, err);
 	/* putting probes in takes its time; all are in from here on */
@@ -565,14 +510,15 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	 * when the purse has recovered, and some time more: nothing that comes in step is always or
 	 * never seen
 	 */
-	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse_ns;
+	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse.ns;
 	/*
 	 * nor is it looked at the more often while it calls little because that costs less: of one
 	 * that works in phases the gaps that begin in a dear one would be long and end in a cheap
 	 * one. All wait for what a window costs that meets a dear one.
 	 */
 	lacks = fmax(lacks, g->dearer * g->late_most * planned_ns(g));
-	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
+	double wait =
+		g->lasting || lacks < 0 ? 0 : lacks / sampler_purse_rate(&g->purse, g->gap_ns);
 	g->until_ns = g->gap_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
 	return rc;
 }
@@ -650,10 +596,11 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		return rc;
 	double span = (double)(now_ns - g->since_ns);
 	double costs = (g->hits - g->window_hits) * g->price_ns / (span > 1 ? span : 1);
-	int spent = g->purse_ns < LEFT * purse_full(g);
+	int spent = g->purse.ns < LEFT * purse_full(g);
+	double earned = sampler_purse_rate(&g->purse, now_ns);
 	/* one in which nothing happened to happen tells nothing by itself */
 	double before = probes_rate(g);
-	int is_cheap = costs <= EARNED * g->budget && before <= 2 * EARNED * g->budget;
+	int is_cheap = costs <= earned && before <= 2 * earned;
 	if (!spent && now_ns < g->cut_ns) { /* woken early: some CPU's share was used up, not all */
 		g->until_ns = g->cut_ns;
 		return set_quota(g, err);
@@ -700,7 +647,7 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 int sampler_govern(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
 	int woken = sampler_woken(g->sampler), rc;
-	take_stats(g, now_ns);
+	sampler_governor_clock(g, now_ns);
 	if (now_ns < g->until_ns && !(woken && g->on))
 		return 0;
 	if (!is_kept(g)) {
@@ -715,6 +662,24 @@ int sampler_govern(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	return rc;
 }
 
+/*
+ * How much more of the processes there was than before, by their work where that is known: a window
+ * that a program begins with is mostly its probes, and would tell next to nothing of what follows.
+ */
+static void tell_rest(struct sampler_governor *g, uint64_t now_ns)
+{
+	double was_ns = (double)(g->epoch_ns - g->began_ns),
+	       rest_ns = (double)(now_ns - g->epoch_ns);
+	double ran_ns = g->window_cpu_ns - g->window_hits * g->price_ns - g->ticked_ns;
+	double runs_ns = (double)g->cpu_ns(g->cpu_ctx) - g->window_cpu_ns -
+			 (g->hits - g->window_hits) * g->price_ns;
+	if (g->is_started && runs_ns > 0) {
+		was_ns = fmax(ran_ns, OWN_MIN * g->window_cpu_ns);
+		rest_ns = runs_ns;
+	}
+	samples_go_on(g->samples, was_ns, rest_ns, g->told_gaps < FEW_GAPS ? 1 : UNSEEN);
+}
+
 /* The time since the last window was like that before it, or as it began. */
 static int go_on(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -727,8 +692,7 @@ static int go_on(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	if (!rc)
 		rc = settle(g, now_ns, err);
 	g->had_gap = 0;
-	samples_go_on(g->samples, (double)(g->epoch_ns - g->began_ns),
-		      (double)(now_ns - g->epoch_ns));
+	tell_rest(g, now_ns);
 	g->epoch_ns = now_ns;
 	return rc;
 }
@@ -760,7 +724,7 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 	rc = look(g, now_ns, err);
 	if (rc < 0)
 		return rc;
-	if (!g->on && g->purse_ns < LEFT * purse_full(g)) {
+	if (!g->on && g->purse.ns < LEFT * purse_full(g)) {
 		/* there is nothing left to see it with */
 		rc = go_on(g, now_ns, err);
 		sampler_governor_say(g, now_ns);
@@ -786,7 +750,7 @@ void sampler_governor_cost(struct sampler_governor *g, uint64_t now_ns)
 	struct sampler_cost cost;
 	struct err err = { 0 };
 	double seconds = (double)(now_ns - s->start_ns) / 1e9, price = 0;
-	double hits = count_hits(g, &price, &err);
+	double hits = sampler_governor_hits(g, &price, &err);
 	if (is_kept(g))
 		set_scale(g, now_ns);
 	if (sampler_cost(g->sampler, &cost, &err) == 0)

@@ -48,6 +48,15 @@ _start:
 LOOP_32 = ".globl _start\n_start:\n    jmp _start\n"
 
 
+
+def test_what_a_started_program_begins_with_is_seen_whole_within_the_budget(byteledger, prog):
+    """8,041 calls, of some milliseconds of probes. The purse held what 0.6 s earn, and probes were out after a window of five."""
+    done = subprocess.run([byteledger, "sample", "--format", "json", "--", prog("temporaries"), "4000"], capture_output=True, text=True, timeout=60)
+    process = json.loads(done.stdout.partition("\n")[2])["processes"][0]
+    assert process["cost"]["duty"] == 1 and process["cost"]["hits"] >= 8041, process["cost"]
+    assert abs(process["estimated_allocations"] - process["cost"]["hits"]) < 5 * process["error_allocations"], process
+
+
 def of_32_bits(tmp_path, text):
     """A program of 32 bits without a library: binutils make it, and most kernels run it."""
     source, built = tmp_path / "of32.s", tmp_path / "of32"

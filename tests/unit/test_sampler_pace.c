@@ -525,7 +525,7 @@ static void what_was_not_seen_to_its_end_goes_on_as_before(void **state)
 	assert_int_equal(samples_window(s, 1, 1, &err), 0);
 	assert_int_equal(samples_epoch(s, &err), 0);
 	s->scale = 1;
-	samples_go_on(s, 2e9, 1e9);
+	samples_go_on(s, 2e9, 1e9, 0.2);
 	assert_true(fabs(row->now.count - 1500) < 1e-6 && fabs(row->now.bytes - 150000) < 1e-6);
 	assert_true(row->now.error_count > 0.1 * 1500);
 	assert_false(samples_are_least(s));
