@@ -28,6 +28,7 @@
 #define CODE_NS NS_PER_S  /* new files of one process */
 #define EVERY_NS NS_PER_S /* at most one answer in so much */
 #define HASTE -10
+#define FEW 4 /* processes, whose probes are each a perf event: each takes 0.1 s to close */
 
 PRINTF(2, 3) static void say(const struct sample_life *l, const char *format, ...)
 {
@@ -347,7 +348,7 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 	l->samples = samples_new(err);
 	l->opt.sampler.kernel_pids = list.count;
 	l->opt.sampler.windows = a->budget > 0 && !a->leaks && !a->output && !a->kernel;
-	l->opt.sampler.family = targets_follow(a->targets);
+	l->opt.sampler.family = targets_follow(a->targets) || list.count > FEW;
 	l->sampler = l->samples ? sampler_new(&a->sampler, err) : NULL;
 	if (!l->sampler)
 		return err->code;
