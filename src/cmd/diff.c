@@ -89,8 +89,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static int read_side(struct diff *d, struct side *side, struct err *err)
 {
 	struct query query = d->selection.query;
-	if (side->at.kind)
-		query.at = side->at;
+	query.at = side->at.kind ? side->at : query.at;
+	if (!query.at.kind && d->sides[side == d->sides].at.kind)
+		query.at.kind = QUERY_TIME_END; /* what a moment is compared with is one, too */
 	struct recording_ears ears = cmd_ears;
 	ears.across_builds = 1;
 	side->recording = cmd_open_recording(side->path, err);
@@ -128,20 +129,18 @@ static int print(struct diff *d, const struct comparison *c, const struct out_op
 	const struct prof *base = d->sides[0].prof, *prof = d->sides[1].prof;
 	const struct compare_names names = { d->sides[0].word, d->sides[1].word };
 	for (size_t i = 0; d->format != FORMAT_JSON && i < ARRAY_LEN(d->sides); i++) {
-		int rc = out_losses(d->format == FORMAT_TEXT ? stdout : stderr, d->sides[i].prof, 0,
-				    0, &d->err);
-		if (rc < 0)
-			return rc;
+		if (out_losses(d->format == FORMAT_TEXT ? stdout : stderr, d->sides[i].prof, 0, 0,
+			       &d->err) < 0)
+			return d->err.code;
 	}
 	switch (d->format) {
 	case FORMAT_JSON:
 		return out_compare_json(stdout, base, prof, c, &names, opt, &d->err);
 	case FORMAT_FOLDED:
 		return out_compare_folded(stdout, c, &d->err);
-	case FORMAT_TEXT:
-		break;
+	default:
+		return out_compare_text(stdout, base, prof, c, &names, opt, &d->err);
 	}
-	return out_compare_text(stdout, base, prof, c, &names, opt, &d->err);
 }
 
 /* The rule that is true and by how much, on stderr. */
@@ -204,9 +203,10 @@ int cmd_diff(int argc, char **argv)
 		return CMD_USAGE;
 	int status = CMD_OK;
 	for (size_t i = 0; status == CMD_OK && i < ARRAY_LEN(d.sides); i++)
-		if (query_path_split(d.sides[i].word, &d.sides[i].path, &d.sides[i].at, &d.err) <
-			    0 ||
-		    read_side(&d, &d.sides[i], &d.err) < 0)
+		if (query_path_split(d.sides[i].word, &d.sides[i].path, &d.sides[i].at, &d.err) < 0)
+			status = cmd_fail(&d.err);
+	for (size_t i = 0; status == CMD_OK && i < ARRAY_LEN(d.sides); i++)
+		if (read_side(&d, &d.sides[i], &d.err) < 0)
 			status = cmd_fail(&d.err);
 	if (status == CMD_OK)
 		status = compare(&d);

@@ -86,6 +86,11 @@ def test_two_moments_of_one_recording_are_compared(byteledger, pair):
     told = json.loads(diff(byteledger, "--format", "json", f"{pair[1]}@{between}ms", f"{pair[1]}@end").stdout)
     assert told["cost"] == "live"
     assert {asker(row): row["change"] for row in told["rows"]} == {"fresh": 90000}
+    # beside a moment a recording as a whole is what lives at its end: before, nothing did
+    moment = f"{pair[1]}@{between}ms"
+    for words, turned in (((moment, pair[1]), 1), ((pair[1], moment), -1)):
+        whole = json.loads(diff(byteledger, "--format", "json", *words).stdout)
+        assert {asker(row): turned * row["change"] for row in whole["rows"]} == {"fresh": 90000}
 
 
 def test_a_recording_and_itself_are_the_same(byteledger, pair):

@@ -2,7 +2,7 @@
 // Lists that lead on: groups to their blocks, cells of the address space to what pins them, pictures as tables, files with all rows.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { act, boxes, bytes, figures, key, loadAxe, offences, open, settled, total, view } from "./harness.mjs";
+import { act, boxes, bytes, complaints, figures, key, loadAxe, offences, open, settled, total, view } from "./harness.mjs";
 
 const ask = (page, path) => page.evaluate((p) => fetch(`/api/v1/${p}`).then((r) => r.json()), path);
 const rows = (page) => page.locator(".grid-body [role=row]");
@@ -67,6 +67,68 @@ export const cases = {
 		const grown = await csv(page);
 		assert.equal(grown.length, growth.total_rows + 1);
 		assert.match(grown[0], /live_at_\d+_ns/);
+	},
+
+	/** The questions that are asked by keys alone, to their answers; what nothing is left of says how much there was. */
+	async keys({ url }) {
+		const page = await open(url + "#/flame");
+		const focus = () => page.evaluate(() => document.activeElement?.textContent ?? "");
+		const words = () => new URLSearchParams(page.url().split("?")[1]);
+		// 3: from the balance to one of its lines
+		await key(page, "g", "o");
+		await page.waitForFunction(() => /^Resident memory/.test(document.activeElement?.textContent ?? ""));
+		await key(page, "Tab");
+		assert.match(await focus(), /heap|%/);
+		await key(page, "Enter");
+		assert.notEqual(await view(page), "overview");
+		// 4: a range, its ends by arrows, what was made in it
+		await page.goto(url + "#/flame");
+		await settled(page);
+		await key(page, "b");
+		await page.waitForFunction(() => document.activeElement?.hasAttribute("data-brush"));
+		const before = words().get("from");
+		await key(page, "ArrowRight", "ArrowRight");
+		assert.notEqual(words().get("from"), before);
+		await key(page, "Enter");
+		assert.match(words().get("s") ?? "", /^[0-9a-f]{16}$/);
+		await key(page, "u");
+		// the file need not be on this disk, which the browser itself complains of
+		complaints.splice(0, complaints.length, ...complaints.filter((c) => !/404.* at \S*#\/source/.test(c)));
+		assert.ok((await view(page)) === "source" || /not recorded/.test(await page.locator(".toast").textContent()));
+		// 5: what grows, then how long what was never freed there has lived, beside all of it
+		await page.goto(url + "#/overview");
+		await settled(page);
+		await key(page, "g", "w");
+		await page.waitForFunction(() => document.activeElement?.getAttribute("role") === "grid");
+		await key(page, "Enter");
+		assert.equal(await view(page), "blocks");
+		assert.equal(words().get("group"), "stack");
+		assert.equal(words().get("leaked"), "1");
+		assert.ok(words().get("function-regex") ?? words().get("module")); // without a name: its module
+		// 6: who churns
+		await page.goto(url + "#/flame");
+		await settled(page);
+		await key(page, "c", "t", "i");
+		assert.equal(words().get("cost"), "temporary");
+		assert.equal(words().get("inverted"), "1");
+		await page.goBack();
+		await settled(page);
+		assert.equal(words().get("inverted"), null);
+		// 7: compared
+		await page.goto(url + "#/flame");
+		await settled(page);
+		await key(page, "d");
+		await page.waitForFunction(() => document.activeElement?.textContent.trim() === "Compare");
+		await key(page, "Enter");
+		assert.match(await page.locator(".compare-sums").innerText(), /before.*now.*change/s);
+		// empty: how much there is without the words
+		const there = await page.evaluate(() => fetch("/api/v1/allocations?at=50%25&limit=1").then((r) => r.json()));
+		for (const of of ["flame", "tree", "treemap", "table", "lifetimes"]) {
+			await page.goto(`${url}#/${of}?at=50%25&min-size=1G`);
+			await settled(page);
+			assert.match(await page.locator("main .empty").innerText(), /blocks? then, none ≥ 1G/, of);
+		}
+		figures.live_then = there.matched;
 	},
 
 	/** A cell opens all blocks that pin it, then the flame of these; the cells stand as a table, too, and levels of growth. */

@@ -67,6 +67,11 @@ test("the command line says the same, and tells apart what no command can say", 
 	assert.equal(commandOf({ view: "compare", words: { base: "@10s", at: "end" } }, "f.blt").text, "byteledger diff f.blt@10s f.blt@end");
 	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0" } }, "f.blt", 1, "e.blt").text, "byteledger diff e.blt f.blt");
 	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0@10s" } }, "f.blt", 1, "e.blt").text, "byteledger diff e.blt@10s f.blt");
+	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0", at: "50%" } }, "f.blt", 1, "e.blt").text, "byteledger diff --at 50% e.blt f.blt");
+	assert.equal(commandOf({ view: "blocks", words: { group: "stack", stack: "7" } }, "f.blt").text, "byteledger report --by stack --cost allocated f.blt");
+	assert.deepEqual(commandOf({ view: "blocks", words: { group: "stack", stack: "7" } }, "f.blt").beyond, ["stack=7"]);
+	assert.deepEqual(commandOf({ view: "flame", words: { by: "module" } }, "f.blt").beyond, ["by=module"]);
+	assert.equal(commandOf({ view: "maps", words: {} }, "f.blt").text, "");
 	const of = (view: Parameters<typeof commandOf>[0]["view"]) => commandOf({ view, words: { "min-size": "1K" } }, "f.blt", 7).text;
 	assert.equal(of("threads"), "byteledger report --by thread --min-size 1K f.blt");
 	assert.equal(of("blocks"), "byteledger export --to jsonl --min-size 1K f.blt");

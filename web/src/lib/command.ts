@@ -30,23 +30,25 @@ export function commandOf(place: Place, file: string, pid: number | null = null,
 		return { text: `byteledger sample -p ${pid ?? "PID"}`, beyond: [] };
 	if (place.view === "growth")
 		return { text: `byteledger top ${shellWord(file)}`, beyond: [] };
-	if (["messages", "connections", "logs", "lifetimes", "space"].includes(place.view))
+	if (["messages", "connections", "logs", "lifetimes", "space", "maps"].includes(place.view))
 		return { text: "", beyond: [] };
 	const flame = place.view === "flame" || place.view === "treemap" || place.view === "tree";
 	const groups = place.view === "blocks" && words.group !== undefined;
 	const blocks = place.view === "blocks" && !groups;
 	// views of one kind of rows, or of none
-	const fixed: Partial<Record<string, string>> = { threads: "thread", source: "line", maps: "", losses: "" };
+	const fixed: Partial<Record<string, string>> = { threads: "thread", source: "line", losses: "" };
 	const by = groups ? "stack" : fixed[place.view] ?? words.by ?? "function";
 	const parts = ["byteledger"];
 	const beyond: string[] = [];
 	if (words.base !== undefined) {
 		const hit = /^(\d*)(?:@(.*))?$/.exec(words.base);
 		const moment = hit?.[2];
-		if (hit && !hit[1] && moment)
-			parts.push("diff", shellWord(`${file}@${moment}`), shellWord(words.at ? `${file}@${words.at}` : file));
+		const other = hit && !hit[1] ? file : (base ?? "BASE");
+		// without a moment of its own the other one is looked at in the same
+		if (moment)
+			parts.push("diff", shellWord(`${other}@${moment}`), shellWord(words.at ? `${file}@${words.at}` : file));
 		else
-			parts.push("diff", shellWord(`${base ?? "BASE"}${moment ? `@${moment}` : ""}`), shellWord(words.at ? `${file}@${words.at}` : file));
+			parts.push("diff", ...(words.at ? ["--at", shellWord(words.at)] : []), shellWord(other), shellWord(file));
 	} else {
 		parts.push(...(flame ? ["export", "--to", "flamegraph"] : blocks ? ["export", "--to", "jsonl"] : ["report"]));
 	}
@@ -58,6 +60,9 @@ export function commandOf(place: Place, file: string, pid: number | null = null,
 			continue;
 		parts.push(`--${word}`, shellWord(value));
 	}
+	// groups count what was allocated, where no moment and no leak is asked for
+	if (groups && !words.cost && !words.at && !words.leaked)
+		parts.push("--cost", "allocated");
 	if (words.leaked)
 		parts.push("--leaked");
 	if (words.inverted && !blocks)
@@ -67,5 +72,7 @@ export function commandOf(place: Place, file: string, pid: number | null = null,
 	for (const word of ["x", "module", "thread", "stack", "address", "own"] as const)
 		if (words[word])
 			beyond.push(`${word}=${words[word]}`);
+	if (flame && words.by && words.base === undefined)
+		beyond.push(`by=${words.by}`);
 	return { text: parts.join(" "), beyond };
 }

@@ -43,8 +43,25 @@ function isText(e: KeyboardEvent): boolean {
 	return !!el && (el.isContentEditable || /^(input|textarea|select)$/i.test(el.tagName));
 }
 
+/** focusThere - who came by keys goes on by keys: the list, the button or the place that the view begins with, once it is drawn. */
+function focusThere(view: View, what = "[role=grid], [role=treegrid], [data-first]"): void {
+	let left = 120;
+	const look = () => {
+		const el = document.querySelector<HTMLElement>(`.page[data-view="${view}"] :is(${what})`);
+		if (el)
+			el.focus({ preventScroll: true });
+		else if (left-- > 0 && place.get().view === view)
+			requestAnimationFrame(look);
+	};
+	requestAnimationFrame(look);
+}
+
+/** Costs by a letter behind c. */
+const COST_KEYS: Record<string, string> = { p: "peak", l: "live", a: "allocated", t: "temporary" };
+
 export function useKeys(exposed: () => Exposed, help: () => void): void {
 	const pending = useRef(-Infinity);
+	const costPending = useRef(-Infinity);
 	useEffect(() => {
 		const onKey = (e: KeyboardEvent) => {
 			if (e.key === "Escape") {
@@ -68,10 +85,18 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 					e.preventDefault();
 				} else if (view && offered(view, source())) {
 					go({ s: undefined, sort: undefined, order: undefined, z: undefined }, view);
+					focusThere(view);
 					e.preventDefault();
 				} else if (view) {
 					say(`this recording has no ${view}`);
 				}
+				return;
+			}
+			const named = performance.now() - costPending.current < 1200 ? COST_KEYS[e.key] : undefined;
+			costPending.current = -Infinity;
+			if (named) {
+				go({ cost: named, sort: undefined }, undefined, true);
+				e.preventDefault();
 				return;
 			}
 			const next = (list: string[], now: string) => list[(list.indexOf(now) + 1) % list.length];
@@ -87,19 +112,27 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 				g: () => (pending.current = performance.now()),
 				"/": () => document.getElementById("find")?.focus(),
 				"?": help,
-				c: () => go({ cost: next(COSTS.map((c) => c.value), costOf(words)), sort: undefined }),
+				c: () => {
+					costPending.current = performance.now();
+					go({ cost: next(COSTS.map((c) => c.value), costOf(words)), sort: undefined });
+				},
 				m: () => go({ by: next(BYS, words.by ?? "function"), n: undefined, s: undefined }),
 				i: () => go({ inverted: words.inverted ? undefined : "1", n: undefined, s: undefined }),
 				v: () => flameDown.set(!flameDown.get()),
 				p: () => go({ at: "peak", cost: undefined, from: undefined, to: undefined, base: undefined, n: undefined }, "flame"),
-				d: () => go({}, "compare"),
+				d: () => {
+					go({}, "compare");
+					focusThere("compare", "[data-first]");
+				},
 				t: () => document.querySelector<HTMLButtonElement>(".selection [aria-haspopup]")?.click(),
 				b: () => {
 					const handle = document.querySelector<HTMLElement>("[data-brush]");
 					if (handle)
 						handle.focus();
-					else
+					else {
 						go({ from: "25%", to: "75%", at: "75%" });
+						focusThere(place.get().view, "[data-brush]");
+					}
 				},
 				r: () => addTransform("rec"),
 				n: () => step(1),
@@ -110,7 +143,13 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 				},
 				f: () => facts && addTransform(`focus:${facts.key}`),
 				"-": () => facts && addTransform(`hide:${facts.key}`),
-				u: () => facts?.file && tree && offered("source", source()) && go({ f: fileKey(tree.answer.files[tree.answer.frames.file[tree.frame[node]]]), s: undefined }, "source"),
+				u: () => {
+					if (!tree || node < 0)
+						return say("choose a box first: its source is shown");
+					if (!facts?.file || !offered("source", source()))
+						return say(`where ${facts?.short || facts?.name || "this"} stands in a source is not recorded`);
+					go({ f: fileKey(tree.answer.files[tree.answer.frames.file[tree.frame[node]]]), s: undefined }, "source");
+				},
 				y: () => tree && node >= 0 && void copy(stackText(tree, node), "stack"),
 				" ": () => {
 					if (!isLive(source()))
@@ -124,6 +163,16 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 				Backspace: () => treed?.out(),
 				Enter: () => treed && node >= 0 && treed.zoom(node),
 			};
+			// the range stands: on to what was made in it
+			if (e.key === "Enter" && (e.target as HTMLElement)?.closest("[data-brush]")) {
+				(e.target as HTMLElement).blur();
+				e.preventDefault();
+				const way = tree ? hotPath(tree, 0).reverse() : [];
+				const known = way.find((i) => frameFacts(tree!.answer, tree!.frame[i])?.file) ?? way[0];
+				if (tree && known !== undefined)
+					go({ s: tree.key(known) }, undefined, true);
+				return;
+			}
 			const action = actions[e.key];
 			if (!action || (e.key === "Enter" && (e.target as HTMLElement)?.closest("button, a, [tabindex]") && !panel))
 				return;
@@ -140,7 +189,7 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 const KEYS: [string, string][] = [
 	["/", "find a function, module or file; n and N walk the hits by size, Enter once more keeps only these"],
 	["p", "the peak: which code held it"],
-	["c", "next cost"],
+	["c", "next cost; c then p, l, a, t: peak, live, allocated, temporary"],
 	["m", "next way to merge: function, module, file, line"],
 	["i", "inverted: from the allocating function outwards"],
 	["v", "icicle or flame"],

@@ -2,12 +2,14 @@
 // The selection as chips: every view reads the same words.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { baseLabel, costOf, go, head, known, place } from "../app.ts";
-import { amount, percent, plain, tail } from "../lib/format.ts";
+import { api, baseLabel, costOf, go, head, known, place } from "../app.ts";
+import { useAnswer } from "../api/client.ts";
+import type { TreeAnswer } from "../api/types.ts";
+import { amount, percent, plain, plural, tail } from "../lib/format.ts";
 import { COSTS, TERMS } from "../lib/terms.ts";
 import { transforms, type Word, type Words } from "../lib/url.ts";
 import { useStore } from "../lib/store.ts";
-import { Explained, Menu } from "./basics.tsx";
+import { Empty, Explained, Menu } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 
 /** Views without a cost: they count blocks, or bytes that are live. What is a row of them they say themselves, but Growth. */
@@ -196,5 +198,35 @@ export function SelectionBar(): JSX.Element {
 				</button>
 			</span>
 		</div>
+	);
+}
+
+/** What each word leaves, as one says it behind "none". */
+const NONE: Partial<Record<Word, (value: string) => string>> = {
+	"function-regex": (v) => `through ${v}`, "min-size": (v) => `≥ ${v}`, "max-size": (v) => `≤ ${v}`, "lifetime-min": (v) => `that lived ≥ ${v}`, "lifetime-max": (v) => `that lived ≤ ${v}`,
+	leaked: () => "that was never freed", thread: (v) => `of thread ${v}`, module: (v) => `through ${v}`, stack: () => "of this call stack", address: (v) => `at ${v}`,
+};
+
+/** NothingHere - how much there is without the words that left nothing of it, and those words, to take away. */
+export function NothingHere(): JSX.Element {
+	const { words } = useStore(place);
+	const filters = (Object.keys(NONE) as Word[]).filter((w) => words[w] !== undefined);
+	const others = (["x", "at", "from", "to", "base", "inverted"] as Word[]).filter((w) => words[w] !== undefined);
+	const then: Words = { src: words.src, at: words.at, from: words.from, to: words.to, cost: words.at ? "live" : "allocations" };
+	const all = useAnswer<TreeAnswer>(filters.length ? api("tree", then, { nodes: 1 }) : null).data?.node.blocks?.[0];
+	return (
+		<Empty>
+			<b>{all ? `${plural(all, "block")}${words.at ? " then" : ""}, none ${filters.map((w) => NONE[w]!(plain(words[w]))).join(", ")}.` : `Nothing of this selection is ${costOf(words) === "leaked" ? "leaked" : "there"}.`}</b>
+			{filters.length + others.length ? (
+				<p>
+					The words that narrow it: {[...filters, ...others].map((w) => `${w}=${plain(words[w])}`).join(", ")}.{" "}
+					<button type="button" class="small" onClick={() => go(Object.fromEntries([...filters, ...others].map((w) => [w, undefined])))}>
+						Show all
+					</button>
+				</p>
+			) : (
+				<p>No call was recorded that counts under this cost.</p>
+			)}
+		</Empty>
 	);
 }

@@ -12,6 +12,7 @@ import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { StackList, stackNames } from "../parts/panel.tsx";
+import { NothingHere } from "../parts/selection.tsx";
 import { saveAll, type Cells } from "../parts/saveall.ts";
 import { Form, Groups } from "./groups.tsx";
 import type { ViewProps } from "./props.ts";
@@ -318,9 +319,7 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 							</div>
 						</div>
 					) : (
-						<Empty>
-							<b>{(data?.culled?.allocations ?? 0) > 0 ? "Sums only: short-lived blocks were culled." : "No block in this selection."}</b>
-						</Empty>
+						(data?.culled?.allocations ?? 0) > 0 ? <Empty><b>Sums only: short-lived blocks were culled.</b></Empty> : <NothingHere />
 					)
 				}
 			</Shown>

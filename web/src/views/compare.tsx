@@ -15,7 +15,8 @@ import { Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Flame } from "../parts/flame.tsx";
 import { NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree } from "../parts/usetree.ts";
-import { boxesOf, colouringOf, EmptyTree, flameDown, Legend, savePicture } from "./flame.tsx";
+import { boxesOf, colouringOf, flameDown, Legend, savePicture } from "./flame.tsx";
+import { NothingHere } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 import { TableView } from "./table.tsx";
 import { saveTree } from "./tree.tsx";
@@ -39,7 +40,7 @@ function Choice(): JSX.Element {
 					<span>this recording at</span>
 					<input type="text" value={text} placeholder="10s, 50%, peak" spellcheck={false} onInput={(e) => setText(e.currentTarget.value)} />
 				</label>
-				<button type="submit" class="small">
+				<button type="submit" class="small" data-first="">
 					Compare
 				</button>
 			</form>
@@ -100,7 +101,7 @@ function Diff(props: ViewProps): JSX.Element {
 			{(answer) => {
 				const before = answer.base_total ?? 0;
 				if (!tree || (!answer.total && !before))
-					return <EmptyTree treed={treed} />;
+					return <NothingHere />;
 				return (
 					<>
 						<div class="compare-sums" role="status">

@@ -2,17 +2,18 @@
 // Flame, as icicle or flame; its boxes and those of Compare.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { costOf, download, fileStem, go, place } from "../app.ts";
+import { download, fileStem, go, place } from "../app.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, duration, findRegex, percent, plain, count } from "../lib/format.ts";
 import type { Tree } from "../lib/layout.ts";
 import { svgOf, savePng, type Box } from "../lib/pictures.ts";
 import { Store, useStore } from "../lib/store.ts";
 import type { Words } from "../lib/url.ts";
-import { Empty, Shown } from "../parts/basics.tsx";
+import { Shown } from "../parts/basics.tsx";
 import { Flame, colourer, edgeOf, EDGES, fit, largestModules, MODULE_COLOURS, nameOf, oneOwner, type Scale } from "../parts/flame.tsx";
 import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree, type Treed } from "../parts/usetree.ts";
+import { NothingHere } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 import { saveTree } from "./tree.tsx";
 
@@ -169,26 +170,6 @@ export function savePicture(treed: Treed, kind: "svg" | "png"): void {
 		void savePng(svg, `${fileStem()}-flame.png`, 1200, height + 20 * lines.length + 12);
 }
 
-export function EmptyTree(_props: { treed: Treed }): JSX.Element {
-	const { words } = useStore(place);
-	const filters = Object.keys(words).filter((w) => !["src", "cost", "by", "s", "n", "series", "zoom", "find"].includes(w));
-	return (
-		<Empty>
-			<b>Nothing of this selection is {costOf(words) === "leaked" ? "leaked" : "there"}.</b>
-			{filters.length ? (
-				<p>
-					The words that narrow it: {filters.map((w) => `${w}=${plain(words[w as "at"])}`).join(", ")}.{" "}
-					<button type="button" class="small" onClick={() => go(Object.fromEntries(filters.map((w) => [w, undefined])))}>
-						Show all
-					</button>
-				</p>
-			) : (
-				<p>No call was recorded that counts under this cost.</p>
-			)}
-		</Empty>
-	);
-}
-
 export function FlameView(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const scale = words.colour === "age" || words.colour === "temporary" ? words.colour : undefined;
@@ -246,7 +227,7 @@ export function FlameView(props: ViewProps): JSX.Element {
 						/>
 					</>
 				) : (
-					<EmptyTree treed={treed} />
+					<NothingHere />
 				)
 			}
 		</Shown>

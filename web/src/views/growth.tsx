@@ -7,9 +7,11 @@ import type { RowsAnswer } from "../api/types.ts";
 import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
 import { bytes, exact, grouped, moment, plain, signed } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
-import { Empty, Explained, Shown } from "../parts/basics.tsx";
+import type { Words } from "../lib/url.ts";
+import { Explained, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { frameFacts, regexOf } from "../parts/panel.tsx";
+import { NothingHere } from "../parts/selection.tsx";
 import { saveAll } from "../parts/saveall.ts";
 import { clockOf } from "../parts/timeline.tsx";
 import type { ViewProps } from "./props.ts";
@@ -97,6 +99,13 @@ export function Growth(props: ViewProps): JSX.Element {
 		{ key: "verdict", label: "verdict", width: "90px", text: (r) => g(r).verdict[r.i], cell: (r) => <span class={verdictClass(g(r).verdict[r.i])}>{plain(g(r).verdict[r.i])}</span> },
 		{ key: "why", label: "because", width: "minmax(200px, 1.1fr)", text: (r) => g(r).why[r.i], cell: (r) => <span class="second" title={plain(g(r).why[r.i])}>{plain(g(r).why[r.i])}</span> },
 	];
+	// leak or cache: how long what was never freed has lived, beside all that was made there
+	const open = (r: TableRow) => {
+		const name = frameFacts(r.page, r.page.rows.frame?.[r.i] ?? -1);
+		const only: Words = by === "function" && name?.name ? { "function-regex": regexOf(name.name) } : by === "module" || by === "function" ? { module: name?.module } : {};
+		if (Object.values(only).some(Boolean) && offered("blocks", source()))
+			go({ ...only, group: "stack", leaked: "1", s: undefined, sort: undefined, order: undefined, z: undefined, by: undefined }, "blocks");
+	};
 	props.expose({
 		loaded: answer.data ? `${grouped(total)} rows` : "",
 		json: answer.of ?? undefined,
@@ -140,12 +149,10 @@ export function Growth(props: ViewProps): JSX.Element {
 						onWindow={want}
 						onSort={(key) => go({ sort: key, order: sort === key && order === "desc" ? "asc" : undefined })}
 						onSelect={(i, r) => (setSelected(i), go({ s: r.page.rows.key?.[r.i] }, undefined, true))}
-						onOpen={(_i, r) => by === "function" && go({ f: r.page.rows.key?.[r.i], s: undefined, sort: undefined }, "function")}
+						onOpen={(_i, r) => open(r)}
 					/>
 				) : (
-					<Empty>
-						<b>Nothing lived in this selection.</b>
-					</Empty>
+					<NothingHere />
 					)}
 				</>
 			)}
@@ -196,8 +203,8 @@ function GrowthPanel(props: { row: TableRow; name: string; times: number[]; by: 
 					</a>
 				)}
 				{offered("blocks", from) && regex && (
-					<a class="button" href={link({ "function-regex": regex, leaked: "1", s: undefined, sort: undefined, order: undefined }, "blocks")}>
-						Blocks never freed
+					<a class="button" href={link({ "function-regex": regex, leaked: "1", group: "stack", s: undefined, sort: undefined, order: undefined, z: undefined }, "blocks")}>
+						Never freed, by stack
 					</a>
 				)}
 			</div>

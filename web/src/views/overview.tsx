@@ -68,7 +68,7 @@ function Balance(props: { timeline: ViewProps["timeline"]; summary: Summary }): 
 	];
 	return (
 		<section class="card wide">
-			<h2>
+			<h2 tabIndex={-1} data-first="">
 				Resident memory at {moment(at, clock.length_ns)}
 				{words.at ? "" : " (the heap's peak)"}: {bytes(rss)}
 			</h2>
@@ -113,7 +113,7 @@ function SheetCard(props: { stamp: number; now?: boolean }): JSX.Element {
 					const list = [...sums].filter(([, v]) => v > 0.004 * sheet.rss_bytes).sort((a, b) => b[1] - a[1]);
 					return (
 						<>
-							<h2>
+							<h2 tabIndex={-1} data-first="">
 								Resident memory {props.now ? "now" : `${moment(sheet.time_ns)} after the start`}: {bytes(sheet.rss_bytes)}
 								<span class="second">
 									{" "}

@@ -10,11 +10,11 @@ import { amount, baseName, count, grouped, percent, plain, signed } from "../lib
 import { Store, useStore } from "../lib/store.ts";
 import { COLUMNS, COSTS, TERMS } from "../lib/terms.ts";
 import type { Words } from "../lib/url.ts";
-import { Bar, Empty, Explained, Menu, Shown } from "../parts/basics.tsx";
+import { Bar, Explained, Menu, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { fileKey, frameFacts, regexOf } from "../parts/panel.tsx";
 import { saveAll } from "../parts/saveall.ts";
-import { addTransform, frameNames } from "../parts/selection.tsx";
+import { addTransform, frameNames, NothingHere } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 
 const PAGE = 500;
@@ -307,10 +307,7 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 					/>
 					</>
 				) : (
-					<Empty>
-						<b>No row in this selection.</b>
-						<p>Take a filter away above, or choose another moment.</p>
-					</Empty>
+					<NothingHere />
 				)
 			}
 		</Shown>

@@ -12,7 +12,7 @@ import { Grid, type Column } from "../parts/grid.tsx";
 import { nameOf } from "../parts/flame.tsx";
 import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree } from "../parts/usetree.ts";
-import { EmptyTree } from "./flame.tsx";
+import { NothingHere } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 
 export function childrenOf(tree: Tree, node: number): number[] {
@@ -171,7 +171,7 @@ export function TreeView(props: ViewProps): JSX.Element {
 						onHover={(n, e) => showTip(n === null ? null : { x: e.clientX, y: e.clientY, body: <NodeTip tree={tree} node={n} unit={unit} /> })}
 					/>
 				) : (
-					<EmptyTree treed={treed} />
+					<NothingHere />
 				)
 			}
 		</Shown>

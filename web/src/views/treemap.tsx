@@ -12,8 +12,9 @@ import { Shown, showTip, useSize } from "../parts/basics.tsx";
 import { colourer, fit, nameOf } from "../parts/flame.tsx";
 import { NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree } from "../parts/usetree.ts";
-import { colouringOf, EmptyTree, Legend, pictureLines } from "./flame.tsx";
+import { colouringOf, Legend, pictureLines } from "./flame.tsx";
 import { childrenOf } from "./tree.tsx";
+import { NothingHere } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 
 interface Tile extends Rect {
@@ -82,7 +83,7 @@ export function TreemapView(props: ViewProps): JSX.Element {
 		<Shown answer={treed.answer}>
 			{(answer) => (
 				<>
-					{tree && answer.total > 0 ? <Legend treed={treed} still /> : <EmptyTree treed={treed} />}
+					{tree && answer.total > 0 ? <Legend treed={treed} still /> : <NothingHere />}
 					<div class="treemap" ref={ref} role="group" aria-label="treemap">
 						{tree &&
 							tiles.map((t, i) => {
