@@ -15,10 +15,7 @@
 struct v1;
 struct shelf;
 
-/**
- * struct v1_live - a source that is no recording: a process that is watched, a node whose messages
- * are stored. Lent, as long as v1.
- */
+/** struct v1_live_facts - of a process that is watched, at the last look. */
 struct v1_live_facts {
 	int32_t pid;
 	char name[32];
@@ -28,6 +25,10 @@ struct v1_live_facts {
 	/* UINT64_MAX: not told */
 	uint64_t rss_bytes, virtual_bytes, part_bytes[PROF_PARTS];
 };
+/**
+ * struct v1_live - a source that is no recording: a process that is watched, a node whose messages
+ * are stored. Lent, as long as v1.
+ */
 struct v1_live {
 	/* "process", "node" */
 	const char *name, *kind;

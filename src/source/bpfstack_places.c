@@ -13,10 +13,13 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "proc/proc.h"
 #include "wire/stack.h"
 
 #define NOTES_MAX_BYTES 4096
 #define HEADERS_MAX 64
+#define EXEC_LOOKS 100
+#define EXEC_PAUSE_US 2000
 
 void code_mappings_fini(struct code_mappings *mappings)
 {
@@ -201,8 +204,8 @@ static int parse_line(const char *text, struct line *line)
 	return 1;
 }
 
-int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct code_ids *ids,
-		       struct err *err)
+static int read_once(struct code_mappings *mappings, uint32_t pid, struct code_ids *ids,
+		     struct err *err)
 {
 	char name[96], *line = NULL, header_path[4096] = "";
 	size_t line_cap = 0, cap = 0;
@@ -267,5 +270,23 @@ int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct code
 		rc = err_set(err, -ESRCH, "process %" PRIu32 " has no code", pid);
 	if (rc)
 		code_mappings_fini(mappings);
+	return rc;
+}
+
+int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct code_ids *ids,
+		       struct err *err)
+{
+	struct err first = { 0 };
+	uint64_t bytes;
+	int rc = read_once(mappings, pid, ids, &first);
+	/* amid exec a process has a stack, and nothing else yet */
+	for (int i = 0; rc == -ESRCH && i < EXEC_LOOKS && proc_peak_rss((pid_t)pid, &bytes) == 0;
+	     i++) {
+		usleep(EXEC_PAUSE_US);
+		first = (struct err){ 0 };
+		rc = read_once(mappings, pid, ids, &first);
+	}
+	if (rc < 0)
+		*err = first;
 	return rc;
 }

@@ -43,7 +43,7 @@ struct code_ids {
 /**
  * code_mappings_read() - in order of address; -ESRCH for a process that is gone. @ids: what is
  * known of files, kept by the caller and zeroed at first; NULL: each is opened. Some 10 us a
- * mapping, 3 us for a known file.
+ * mapping, 3 us for a known file. One that is amid exec is waited for, 0.2 s at most.
  */
 int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct code_ids *ids,
 		       struct err *err);

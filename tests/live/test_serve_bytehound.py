@@ -119,7 +119,8 @@ def test_groups_of_the_page_are_those_of_the_older_rest(served, byteledger, own,
     told = {g["backtrace_id"]: g for g in known["allocations"]}
     page = server.get("allocations", group="stack", limit=10000, **own)
     rows = page["rows"]
-    assert page["total_rows"] == known["total_count"] == len(rows["group"]) > 1 and page["next"] is None and set(rows["group"]) == set(told)
+    assert page["total_rows"] == known["total_count"] == len(rows["group"]) and page["next"] is None and set(rows["group"]) == set(told)
+    assert len(told) > ("leaked" not in own)  # newer ones than 3.40 leave blocks of one stack alone
     assert page["matched"] == sum(rows["count"]) == server.get("allocations", limit=1, **own)["matched"]
     for i, group in enumerate(rows["group"]):
         for ours, theirs in (("", "only_matched"), ("all_", "all")):
