@@ -491,6 +491,79 @@ static void connections_without_bytes_go_by_every_limit(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh_dir, remove_dir)
 
+#define TALLY_STRETCHES 7u
+
+/* What the rows themselves say of @edges, one by one. */
+static void check_tally(struct store_reader *reader, enum store_table table, const uint64_t *edges)
+{
+	uint64_t rows[TALLY_STRETCHES] = { 5 }; /* added to what is there */
+	sqlite3 *db = open_file();
+	CHECK(store_tally(reader, table, edges, TALLY_STRETCHES, rows, err));
+	rows[0] -= 5;
+	for (unsigned i = 0; i < TALLY_STRETCHES; i++) {
+		char sql[160];
+		sqlite3_stmt *s;
+		snprintf(sql, sizeof(sql),
+			 "SELECT count(*) FROM %s WHERE time_ns > %llu AND time_ns <= %llu",
+			 table == STORE_LOGS ? "log" : "message", (unsigned long long)edges[i],
+			 (unsigned long long)edges[i + 1]);
+		assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+		assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+		if ((uint64_t)sqlite3_column_int64(s, 0) != rows[i])
+			fail_msg("table %d, stretch %u: %llu rows, told %llu", table, i,
+				 (unsigned long long)sqlite3_column_int64(s, 0),
+				 (unsigned long long)rows[i]);
+		sqlite3_finalize(s);
+	}
+	sqlite3_close(db);
+}
+
+/* Edges of all widths, some of no width, over @from_ns and @span_ns and beyond. */
+static void check_tallies(uint64_t from_ns, uint64_t span_ns)
+{
+	struct store_reader *reader;
+	CHECK(store_reader_open(dir, &reader, err));
+	for (unsigned turn = 0; turn < 40; turn++) {
+		uint64_t edges[TALLY_STRETCHES + 1] = { from_ns + span_ns * turn / 50 };
+		for (unsigned i = 1; i <= TALLY_STRETCHES; i++)
+			edges[i] =
+				edges[i - 1] + (turn + i) % 3 * span_ns / (turn % 4 ? turn * 8 : 4);
+		check_tally(reader, STORE_LOGS, edges);
+		check_tally(reader, STORE_MESSAGES, edges);
+	}
+	store_reader_close(reader);
+}
+
+static void a_tally_counts_the_rows_that_limits_left(void **state)
+{
+	(void)state;
+	const unsigned rounds = 60, each = 100;
+	struct store_limits limits = { .logs = 2500, .messages = 2300 };
+	struct store *store;
+	CHECK(store_open(dir, &limits, &store, err));
+	for (unsigned i = 0; i < rounds; i++) {
+		/* one of ten was told late: blocks of ids lie over each other in time */
+		uint64_t time_ns = IN_2020_NS + (i % 10 == 9 ? i - 7 : i) * 1000000u;
+		put_lines(store, i * each, (i + 1) * each, time_ns);
+		put_messages(store, i * each, (i + 1) * each, time_ns + 500);
+		if (i % 15 == 3)
+			check_tallies(IN_2020_NS - 1000000, (uint64_t)(i + 2) * 1000000);
+	}
+	struct store_stats stats;
+	CHECK(store_stats(store, &stats, err));
+	assert_true(stats.logs < 3000 && stats.messages < 3000); /* the others have gone */
+	check_tallies(IN_2020_NS, rounds * 1000000u);
+	CHECK(store_close(store, err));
+	/* a second start goes on in the middle of a block, with a limit by age that leaves none */
+	limits = (struct store_limits){ .age_ns = HOUR_NS };
+	CHECK(store_open(dir, &limits, &store, err));
+	put_lines(store, rounds * each, rounds * each + 50, now_ns());
+	put_messages(store, rounds * each, rounds * each + 50, now_ns());
+	check_tallies(IN_2020_NS, rounds * 1000000u);
+	check_tallies(now_ns() - HOUR_NS, 2 * (uint64_t)HOUR_NS);
+	CHECK(store_close(store, err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -505,6 +578,7 @@ int main(void)
 		TEST(a_question_ends_at_its_deadline_or_when_the_server_does),
 		TEST(a_search_for_very_many_words_is_refused),
 		TEST(connections_without_bytes_go_by_every_limit),
+		TEST(a_tally_counts_the_rows_that_limits_left),
 		TEST(files_are_their_owners_and_no_link_is_followed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
