@@ -80,7 +80,8 @@ static void book_go_on(void *ctx)
 	pthread_mutex_unlock(&item->lock);
 }
 
-static int book_hold(void *ctx, int names, struct follow_held *held, struct err *err)
+static int book_hold(void *ctx, const struct follow_want *want, struct follow_held *held,
+		     struct err *err)
 {
 	struct item *item = ctx;
 	pthread_mutex_lock(&item->lock);
@@ -89,7 +90,7 @@ static int book_hold(void *ctx, int names, struct follow_held *held, struct err 
 	pthread_mutex_unlock(&item->lock);
 	if (!follow)
 		return 0;
-	int rc = follow_hold(follow, names, held, err);
+	int rc = follow_hold(follow, want, held, err);
 	if (rc <= 0) {
 		pthread_mutex_lock(&item->lock);
 		item->holders--;

@@ -67,7 +67,8 @@ struct shelf_item {
 	 * 1; 0: they cannot, or it is over; negative errno with @err. NULL for sources that are
 	 * never written.
 	 */
-	int (*hold)(void *ctx, int names, struct follow_held *held, struct err *err);
+	int (*hold)(void *ctx, const struct follow_want *want, struct follow_held *held,
+		    struct err *err);
 	void (*go_on)(void *ctx);
 	/** Call after a run: fills reader->warning. */
 	void (*warn)(struct shelf_reader *reader);

@@ -561,6 +561,24 @@ static void unref(struct job *job, struct own_reading *r)
 	pthread_mutex_unlock(&job->shelf->lock);
 }
 
+/** look_held() - of chosen_read(): others may be busy, so it looks after itself. */
+static int look_held(void *ctx, uint64_t done, uint64_t total)
+{
+	struct job *job = ctx;
+	pthread_mutex_lock(&job->shelf->lock);
+	shelf_look(job->shelf);
+	pthread_mutex_unlock(&job->shelf->lock);
+	on_tick(job, done, total);
+	return atomic_load(&job->unwanted);
+}
+
+/** keep_chosen() - blocks that are chosen when they are made. 1, or negative errno. */
+static int keep_chosen(const struct follow_held *held, struct own_reading *r, struct err *err)
+{
+	int rc = keep(r, held->chosen, err);
+	return rc < 0 ? rc : 1;
+}
+
 /**
  * read_held() - a moment or a range of a recording that is being written: 1; 0: it needs more than
  * an index; negative errno.
@@ -572,15 +590,19 @@ static int read_held(struct job *job, struct own_reading **out, struct err *err)
 	struct follow_held held;
 	if (!item->hold || job->make || job->threads)
 		return 0;
-	int names = job->query.function_regex || job->query.module;
-	int rc = item->hold(item->ctx, names, &held, err);
+	const struct follow_want want = { .names = job->query.function_regex || job->query.module,
+					  .query = &job->query,
+					  .patience = { look_held, job } };
+	int rc = item->hold(item->ctx, &want, &held, err);
 	if (rc <= 0)
 		return rc;
 	rc = whole_live(job, held.snap, &whole, err);
 	if (rc == 0)
 		r = new_reading(job, whole, err);
 	if (rc == 0)
-		rc = r ? shelf_read_held(job, whole, &held, r, err) : err->code;
+		rc = !r            ? err->code
+		     : held.chosen ? keep_chosen(&held, r, err)
+				   : shelf_read_held(job, whole, &held, r, err);
 	item->go_on(item->ctx);
 	unref(job, whole);
 	if (rc == 1)

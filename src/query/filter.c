@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* filter.c - the pass that hands the selected blocks on. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "query/impl.h"
@@ -24,7 +25,7 @@ struct filter {
 	struct event batch[BATCH];
 };
 
-static int flush(struct filter *f, struct err *err)
+int filter_flush(struct filter *f, struct err *err)
 {
 	size_t count = f->held;
 	f->held = 0;
@@ -34,7 +35,7 @@ static int flush(struct filter *f, struct err *err)
 static int filter_define(struct sink *sink, const struct def *def, struct err *err)
 {
 	struct filter *f = (struct filter *)sink;
-	int rc = flush(f, err);
+	int rc = filter_flush(f, err);
 	if (rc == 0)
 		rc = plan_define(f->plan, def, err);
 	return rc < 0 ? rc : f->to->define(f->to, def, err);
@@ -107,7 +108,7 @@ static int filter_put(struct sink *sink, const struct event *events, size_t coun
 		if (!rc)
 			continue;
 		f->batch[f->held++] = events[i];
-		if (f->held == BATCH && (rc = flush(f, err)) < 0)
+		if (f->held == BATCH && (rc = filter_flush(f, err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -126,7 +127,7 @@ int filter_run(const struct query_source *source, const struct plan *plan, const
 	};
 	int rc = plan_run(source, plan, &f.sink, err);
 	if (rc == 0)
-		rc = flush(&f, err);
+		rc = filter_flush(&f, err);
 	*outcome = f.outcome;
 	for (uint32_t i = 0; i < f.highest && rc == 0; i++) {
 		const uint64_t *since = chunked_has(&f.since, i) ? chunked_at(&f.since, i) : NULL;
@@ -136,4 +137,38 @@ int filter_run(const struct query_source *source, const struct plan *plan, const
 	chunked_fini(&f.taken);
 	chunked_fini(&f.since);
 	return rc;
+}
+
+struct filter *filter_new(const struct plan *plan, struct sink *to, struct err *err)
+{
+	struct filter *f = calloc(1, sizeof(*f));
+	if (!f) {
+		err_set(err, -ENOMEM, "cannot choose blocks");
+		return NULL;
+	}
+	f->sink = (struct sink){ .define = filter_define, .put = filter_put };
+	f->plan = plan;
+	f->to = to;
+	f->taken = (struct chunked)CHUNKED_INIT(uint8_t);
+	f->since = (struct chunked)CHUNKED_INIT(uint64_t);
+	return f;
+}
+
+struct sink *filter_sink(struct filter *f)
+{
+	return &f->sink;
+}
+
+uint64_t filter_misses(const struct filter *f)
+{
+	return f->outcome.missed_allocations;
+}
+
+void filter_free(struct filter *f)
+{
+	if (!f)
+		return;
+	chunked_fini(&f->taken);
+	chunked_fini(&f->since);
+	free(f);
 }

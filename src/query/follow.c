@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -36,6 +37,16 @@ struct follow {
 	int came;
 	/* the file has more than was read at the last look */
 	int behind;
+
+	char *path;
+	/* around what is chosen, and taken before a turn; an empty place has no @chosen */
+	pthread_mutex_t choosing;
+	struct choice {
+		struct chosen *chosen;
+		uint64_t used_ns;
+	} choices[FOLLOW_CHOSEN_MAX];
+	/* of whoever holds */
+	int is_choosing;
 
 	struct snap_place *place;
 	pthread_t thread;
@@ -160,6 +171,77 @@ static void rest(struct follow *f)
 	pthread_mutex_unlock(&f->lock);
 }
 
+/* ---- what is chosen -------------------------------------------------------------------------- */
+
+/** drop_idle() - what nobody has asked for lately. */
+static void drop_idle(struct follow *f)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (pthread_mutex_trylock(&f->choosing) != 0)
+		return;
+	for (size_t i = 0; i < FOLLOW_CHOSEN_MAX; i++)
+		if (f->choices[i].chosen && now - f->choices[i].used_ns > FOLLOW_CHOSEN_NS)
+			chosen_freep(&f->choices[i].chosen);
+	pthread_mutex_unlock(&f->choosing);
+}
+
+/** choose() - the place of what @query chooses; NULL with @err. */
+static struct choice *choose(struct follow *f, const struct query *query, struct err *err)
+{
+	struct choice *to = &f->choices[0];
+	for (size_t i = 0; i < FOLLOW_CHOSEN_MAX; i++) {
+		struct choice *c = &f->choices[i];
+		if (c->chosen && chosen_is(c->chosen, query)) {
+			to = c;
+			break;
+		}
+		if (!c->chosen || (to->chosen && c->used_ns < to->used_ns))
+			to = c;
+	}
+	if (to->chosen && !chosen_is(to->chosen, query))
+		chosen_freep(&to->chosen);
+	if (!to->chosen)
+		to->chosen = chosen_new(f->path, query, err);
+	to->used_ns = clock_ns(CLOCK_MONOTONIC);
+	return to->chosen ? to : NULL;
+}
+
+/** read_on() - as chosen_read(); one of which nothing can be had, or that failed, goes. */
+static int read_on(struct follow *f, struct choice *c, uint64_t until,
+		   const struct follow_want *want, struct err *err)
+{
+	uint64_t before = chosen_bytes(c->chosen);
+	int rc = chosen_read(c->chosen, until, &want->patience, err);
+	pthread_mutex_lock(&f->lock);
+	f->state.chosen_bytes += chosen_bytes(c->chosen) - before;
+	pthread_mutex_unlock(&f->lock);
+	/* who was not waited for to the end is read on by the next one who asks */
+	if (rc <= 0 && rc != -ECANCELED)
+		chosen_freep(&c->chosen);
+	return rc;
+}
+
+/**
+ * begin_choice() - most of it is read while others have their turns. 1; 0: it cannot be had so;
+ * negative errno.
+ */
+static int begin_choice(struct follow *f, const struct follow_want *want, struct choice **out,
+			struct err *err)
+{
+	struct follow_state at;
+	pthread_mutex_lock(&f->choosing);
+	f->is_choosing = 1;
+	*out = choose(f, want->query, err);
+	follow_state(f, &at);
+	return *out ? read_on(f, *out, at.read_bytes, want, err) : err->code;
+}
+
+static void end_choice(struct follow *f)
+{
+	f->is_choosing = 0;
+	pthread_mutex_unlock(&f->choosing);
+}
+
 /**
  * turn() - one look at the file. Return: 1 go on at once, 0 nothing to do for now, negative errno;
  * *@over: this was the last.
@@ -196,6 +278,7 @@ static void *run(void *arg)
 		take_turn(f);
 		rc = turn(f, &over, &err);
 		end_turn(f);
+		drop_idle(f);
 		if (rc == 0 && !over)
 			rest(f);
 	}
@@ -222,6 +305,9 @@ static int begin(struct follow *f, const char *path, const struct follow_opt *op
 		return err_hint(err, "files of other kinds can be read once they are finished");
 	}
 	const struct sym_opt local = { .no_debuginfod = 1 };
+	f->path = strdup(path);
+	if (!f->path)
+		return err_set(err, -ENOMEM, "cannot follow '%s'", path);
 	f->interval_ns = opt && opt->interval_ns ? opt->interval_ns : INTERVAL_NS;
 	f->prof = prof_new(err);
 	f->place = f->prof ? snap_place_new(err) : NULL;
@@ -255,6 +341,7 @@ struct follow *follow_new(const char *path, const struct follow_opt *opt, struct
 	pthread_condattr_destroy(&monotonic);
 	pthread_cond_init(&f->turned, NULL);
 	pthread_mutex_init(&f->lock, NULL);
+	pthread_mutex_init(&f->choosing, NULL);
 	if (begin(f, path, opt, err) < 0)
 		follow_freep(&f);
 	return f;
@@ -287,33 +374,51 @@ static int run_from(void *ctx, const struct query_key *key, uint64_t until,
 				 (const struct trace_seed *)(const void *)seeds, count, sink, err);
 }
 
-int follow_hold(struct follow *f, int names, struct follow_held *held, struct err *err)
+int follow_hold(struct follow *f, const struct follow_want *want, struct follow_held *held,
+		struct err *err)
 {
 	struct trace_follow_state at;
+	struct choice *choice = NULL;
+	int chooses = want->query && chosen_can(want->query), chose = 0;
 	*held = (struct follow_held){ 0 };
 	if (!f->grow)
 		return 0;
+	if (chooses && (chose = begin_choice(f, want, &choice, err)) <= 0) {
+		end_choice(f);
+		return chose;
+	}
 	take_turn(f);
 	trace_follow_state(f->trace, &at);
-	while (names && name_some(f, err))
+	if (chooses && (chose = read_on(f, choice, at.read_bytes, want, err)) <= 0) {
+		end_turn(f);
+		end_choice(f);
+		return chose;
+	}
+	while (want->names && name_some(f, err))
 		;
+	held->chosen = choice ? chosen_prof(choice->chosen) : NULL;
 	held->named = f->sym && f->named >= prof_frame_count(f->prof);
 	int rc = f->came || !f->taken_ns || (held->named && f->fresh) ? publish(f, err) : 0;
 	held->slices = rc < 0 ? NULL : slices_grow_end(f->grow, at.read_bytes);
-	held->snap = held->slices ? snap_get(f->place) : NULL;
+	held->snap = held->slices || (rc == 0 && held->chosen) ? snap_get(f->place) : NULL;
 	held->prof = f->prof;
 	held->source = (struct query_source){ .run_from = run_from, .ctx = f };
 	if (held->snap)
 		return 1;
 	slices_grow_go_on(f->grow);
 	end_turn(f);
+	if (choice)
+		end_choice(f);
 	return rc;
 }
 
 void follow_go_on(struct follow *f)
 {
+	int choosing = f->is_choosing;
 	slices_grow_go_on(f->grow);
 	end_turn(f);
+	if (choosing)
+		end_choice(f);
 }
 
 void follow_freep(struct follow **follow)
@@ -333,6 +438,10 @@ void follow_freep(struct follow **follow)
 	prof_freep(&f->prof);
 	slices_grow_freep(&f->grow);
 	sym_freep(&f->sym);
+	for (size_t i = 0; i < FOLLOW_CHOSEN_MAX; i++)
+		chosen_freep(&f->choices[i].chosen);
+	pthread_mutex_destroy(&f->choosing);
+	free(f->path);
 	pthread_cond_destroy(&f->wake);
 	pthread_cond_destroy(&f->turned);
 	pthread_mutex_destroy(&f->lock);

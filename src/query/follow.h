@@ -22,8 +22,10 @@
 
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "model/snap.h"
+#include "query/chosen.h"
 #include "query/query.h"
 #include "query/slices.h"
 
@@ -57,6 +59,8 @@ struct follow_state {
 	/* the newest snap may lag behind a little */
 	uint64_t file_bytes, read_bytes;
 	uint64_t damaged_blocks;
+	/* of the file, for follow_want.query, ever */
+	uint64_t chosen_bytes;
 	/* what the last snap took */
 	uint64_t freeze_ns;
 	/* 1: the recording has ended, or following it failed; the newest snap is the last */
@@ -70,21 +74,36 @@ void follow_state(struct follow *follow, struct follow_state *state);
 struct follow_held {
 	/* the caller's reference */
 	struct snap *snap;
-	/* lent, as @source is: for slices_read() */
+	/* lent, as @source is: for slices_read(); NULL where there is only what was @chosen */
 	const struct slices *slices;
 	struct query_source source;
 	/* lent: the producer's numbers, which @snap does not know, to rows that it does */
 	const struct prof *prof;
 	/* every frame of @snap has been given the name that it can have */
 	int named;
+	/* lent: what want.query chooses of the very same events; NULL: it cannot be had so */
+	const struct prof *chosen;
+};
+/** struct follow_want - what is to be held; zero-initialised: the reading and its index. */
+struct follow_want {
+	/* held->named is wanted */
+	int names;
+	/* held->chosen of it is wanted, where chosen_can(); NULL: nothing */
+	const struct query *query;
+	struct chosen_patience patience;
 };
 /**
  * follow_hold() - with opt.index: stop reading on for a moment, until follow_go_on(). Any thread;
- * one holds at a time, the others and the reading wait in turn. @names: held->named is wanted, what
- * came since is named first. Cost: a snap, if anything came since the last one, those names, and
- * slices_grow_end(). Return: 1; 0 it cannot be had of this recording; negative errno.
+ * one holds at a time, the others and the reading wait in turn. For names what came since is named
+ * first. What a query chooses is kept, of the last FOLLOW_CHOSEN_MAX asked for within
+ * FOLLOW_CHOSEN_NS, and read on: all of the file for the first question, else what came since the
+ * last one. Cost: a snap, if anything came since the last one, those names, and slices_grow_end().
+ * Return: 1; 0 it cannot be had of this recording; negative errno.
  */
-int follow_hold(struct follow *follow, int names, struct follow_held *held, struct err *err);
+#define FOLLOW_CHOSEN_MAX 2
+#define FOLLOW_CHOSEN_NS (60 * NS_PER_S)
+int follow_hold(struct follow *follow, const struct follow_want *want, struct follow_held *held,
+		struct err *err);
 void follow_go_on(struct follow *follow);
 /**
  * follow_freep() - stop and let go; snaps that are held stay good. At most some 100 ms, where names

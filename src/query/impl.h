@@ -64,6 +64,12 @@ struct plan {
 	uint64_t address_from, address_to;
 };
 
+/**
+ * plan_make() - what @q means; @whole may be NULL where none of its words needs it. @mine and
+ * @stacks stay to be set. -EINVAL with @err.
+ */
+int plan_make(struct plan *plan, const struct query *q, const struct prof *whole, struct err *err);
+
 /** plan_is_mine() - was it made by the thread that was asked for? */
 static inline int plan_is_mine(const struct plan *plan, const struct event *ev)
 {
@@ -171,5 +177,17 @@ struct outcome {
  */
 int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
 	       struct sink *to, struct outcome *outcome, struct err *err);
+
+/**
+ * struct filter - the same for who reads on by himself: events go into filter_sink(), the plan has
+ * to stay and needs no fates. What was handed on is in @to once filter_flush() was called.
+ * filter_misses() - outcome.missed_allocations by now.
+ */
+struct filter;
+struct filter *filter_new(const struct plan *plan, struct sink *to, struct err *err);
+struct sink *filter_sink(struct filter *filter);
+int filter_flush(struct filter *filter, struct err *err);
+uint64_t filter_misses(const struct filter *filter);
+void filter_free(struct filter *filter);
 
 #endif

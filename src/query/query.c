@@ -55,8 +55,7 @@ static int is_end(const struct query_time *time)
 	       (time->kind == QUERY_TIME_PERMILLION && time->value == 1000000);
 }
 
-static int make_plan(const struct query *q, const struct prof *whole, struct plan *plan,
-		     struct err *err)
+int plan_make(struct plan *plan, const struct query *q, const struct prof *whole, struct err *err)
 {
 	*plan = (struct plan){
 		.to_ns = UINT64_MAX,
@@ -171,7 +170,7 @@ static int prepare(const struct query_source *source, const struct query *query,
 		if (!*whole)
 			return err ? err->code : -EIO;
 	}
-	int rc = make_plan(query, *whole, plan, err);
+	int rc = plan_make(plan, query, *whole, err);
 	if (rc == 0 && plan->has_at && !plan->leaked && source->run_until) {
 		rc = may_have_culled(source, *whole, err);
 		plan->to_the_end = rc > 0;

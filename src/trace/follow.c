@@ -20,6 +20,8 @@ struct trace_follow {
 	struct replay *replay;
 	struct events_dec *dec;
 	uint64_t at;
+	/* 0: as far as there is something */
+	uint64_t until;
 	int over;
 	void (*key)(void *ctx, const struct trace_key *key);
 	void *key_ctx;
@@ -123,6 +125,11 @@ static int end(struct trace_follow *f, struct err *err)
 	return rc < 0 ? rc : ending_tell(&f->ending, r, 0, err);
 }
 
+void trace_follow_until(struct trace_follow *f, uint64_t until)
+{
+	f->until = until;
+}
+
 int trace_follow_drain(struct trace_follow *f, struct err *err)
 {
 	struct err own = { 0 };
@@ -137,8 +144,10 @@ int trace_follow_drain(struct trace_follow *f, struct err *err)
 		return fail(f, -errno, err);
 	f->reader->info.file_bytes = (uint64_t)st.st_size;
 	replay_fit(f->replay);
-	uint64_t began = f->at;
-	while (f->at < f->reader->info.file_bytes && f->at - began < DRAIN_BYTES) {
+	uint64_t began = f->at, most = f->reader->info.file_bytes;
+	if (f->until && f->until < most)
+		most = f->until;
+	while (f->at < most && f->at - began < DRAIN_BYTES) {
 		struct blt_head head;
 		int rc = reader_head(f->reader, f->at, &head);
 		if (rc < 0)
@@ -151,7 +160,7 @@ int trace_follow_drain(struct trace_follow *f, struct err *err)
 			return rc;
 	}
 	int all = f->at - began < DRAIN_BYTES;
-	if (!written && all) {
+	if (!written && all && !f->until) {
 		int rc = end(f, err);
 		return rc < 0 ? rc : 1;
 	}

@@ -261,6 +261,11 @@ int trace_follow_from(const struct trace_follow *follow, const struct trace_key 
  * trace_reader_run() does. Return: 1 something came, 0 nothing new, negative errno.
  */
 int trace_follow_drain(struct trace_follow *follow, struct err *err);
+/**
+ * trace_follow_until() - drains go no further than byte @until, where another reader of the same
+ * file stands; the end of the recording is not told then.
+ */
+void trace_follow_until(struct trace_follow *follow, uint64_t until);
 /** struct trace_follow_state - how far it is. */
 struct trace_follow_state {
 	/* as of the last drain */

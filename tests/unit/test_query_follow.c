@@ -100,6 +100,113 @@ static void what_is_flushed_is_seen_while_the_writer_goes_on(void **state)
 	prof_free(prof);
 }
 
+static struct prof *chosen_by_a_replay(const struct query *query)
+{
+	struct err err = { 0 };
+	struct recording *rec = recording_open(path, NULL, &err);
+	struct prof *prof = rec ? recording_read(rec, query, &err) : NULL;
+	if (!prof)
+		fail_msg("%s", err.msg);
+	recording_freep(&rec);
+	return prof;
+}
+
+static void assert_same_stacks(const struct prof *a, const struct prof *b)
+{
+	struct prof_totals x, y;
+	assert_same_sums(a, b);
+	prof_totals(a, &x);
+	prof_totals(b, &y);
+	assert_int_equal(x.peak_time_ns, y.peak_time_ns);
+	assert_int_equal(prof_stack_count(a), prof_stack_count(b));
+	for (uint32_t i = 0; i < prof_stack_count(a); i++) {
+		struct cost p, q;
+		prof_stack_cost(a, (struct stack_id){ i }, &p);
+		prof_stack_cost(b, (struct stack_id){ i }, &q);
+		assert_memory_equal(&p, &q, sizeof(p));
+	}
+}
+
+/* Asks, compares, and tells how many bytes of the file were read for it. */
+static uint64_t read_for(struct follow *f, const struct query *query, uint64_t *at)
+{
+	struct err err = { 0 };
+	struct follow_held held;
+	struct follow_state before, after;
+	const struct follow_want want = { .query = query };
+	follow_state(f, &before);
+	if (follow_hold(f, &want, &held, &err) != 1)
+		fail_msg("not held: %s", err.msg);
+	assert_non_null(held.chosen);
+	struct prof *replayed = chosen_by_a_replay(query);
+	assert_same_stacks(held.chosen, replayed);
+	prof_free(replayed);
+	snap_unref(held.snap);
+	follow_go_on(f);
+	follow_state(f, &after);
+	*at = after.read_bytes;
+	return after.chosen_bytes - before.chosen_bytes;
+}
+
+static int stop_at_once(void *ctx, uint64_t done, uint64_t total)
+{
+	(void)ctx, (void)done, (void)total;
+	return 1;
+}
+
+static void what_sizes_choose_is_read_on_and_never_again(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct stream s;
+	struct trace_writer *w = writer_made();
+	struct prof *prof = prof_new(&err);
+	struct sink_tee tee;
+	sink_tee_init(&tee);
+	sink_tee_add(&tee, trace_writer_sink(w));
+	sink_tee_add(&tee, prof_sink(prof));
+	const struct follow_opt opt = { .interval_ns = 1000000, .no_names = 1, .index = 1 };
+	const struct query large = { .min_size = 2000 },
+			   some = { .min_size = 16, .max_size = 300, .has_max_size = 1 };
+	stream_init(&s, 5, 3000);
+	stream_run(&s, &tee.sink, 9000);
+	assert_done(trace_writer_flush(w, &err), err);
+	struct follow *f = follow_new(path, &opt, &err);
+	assert_non_null(f);
+	uint64_t last = 0, at = 0;
+	for (int i = 0; i < 6; i++) {
+		snap_unref(caught_up(f, prof));
+		if (!i) { /* who goes leaves nothing half: the next one reads on */
+			struct follow_held held;
+			const struct follow_want want = { .query = &large,
+							  .patience = { stop_at_once, NULL } };
+			assert_int_equal(follow_hold(f, &want, &held, &err), -ECANCELED);
+			err_init(&err);
+		}
+		uint64_t bytes = read_for(f, &large, &at);
+		assert_true(i ? bytes == at - last : bytes > at * 9 / 10 && bytes <= at);
+		assert_int_equal(read_for(f, &large, &at), 0);
+		bytes = read_for(f, &some, &at);
+		assert_true(i ? bytes == at - last : bytes > at * 9 / 10 && bytes <= at);
+		last = at;
+		stream_run(&s, &tee.sink, 9000);
+		assert_done(trace_writer_flush(w, &err), err);
+	}
+	/* the one that was asked for longest ago makes room for a third */
+	snap_unref(caught_up(f, prof));
+	read_for(f, &large, &at);
+	assert_true(read_for(f, &(struct query){ .min_size = 5 }, &at) > at * 9 / 10);
+	assert_int_equal(read_for(f, &large, &at), 0);
+	assert_true(read_for(f, &some, &at) > at * 9 / 10);
+	/* lifetimes are known at the end: nothing is kept of them */
+	assert_false(chosen_can(&(struct query){ .min_size = 5, .has_lifetime_min = 1 }));
+	assert_false(chosen_can(&(struct query){ 0 }));
+	follow_freep(&f);
+	stream_fini(&s);
+	assert_done(trace_writer_finish(w, NULL, &err), err);
+	prof_free(prof);
+}
+
 static struct snap *last_of(struct follow *f)
 {
 	uint64_t seen = 0;
@@ -266,6 +373,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_flushed_is_seen_while_the_writer_goes_on,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_sizes_choose_is_read_on_and_never_again,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(its_end_is_the_reading_of_the_finished_file, set_up,
 						tear_down),

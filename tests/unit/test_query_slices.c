@@ -234,7 +234,7 @@ static void hold_all(uint64_t events)
 	struct err err = { 0 };
 	struct prof_totals totals;
 	for (uint64_t seen = 0;;) {
-		int rc = follow_hold(followed, 0, &held, &err);
+		int rc = follow_hold(followed, &(struct follow_want){ 0 }, &held, &err);
 		holds = rc > 0;
 		assert_string_equal(err.msg, "");
 		if (rc == 0) { /* nothing came yet */
