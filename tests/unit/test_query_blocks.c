@@ -98,6 +98,7 @@ static void draw(struct stream *s, struct block_filter *f, uint64_t end_ns, uint
 	*f = (struct block_filter){ .to_ns = UINT64_MAX,
 				    .at_ns = UINT64_MAX,
 				    .max_size = UINT64_MAX,
+				    .address_to = UINT64_MAX,
 				    .lifetime_max_ns = UINT64_MAX,
 				    .end_ns = end_ns };
 	uint64_t dice = stream_random(s);
@@ -116,6 +117,10 @@ static void draw(struct stream *s, struct block_filter *f, uint64_t end_ns, uint
 	if ((dice >> 12 & 3) == 0) {
 		f->has_at = 1;
 		f->at_ns = dice >> 14 & 1 ? UINT64_MAX - 1 : value(s, end_ns);
+	}
+	if ((dice >> 42 & 3) == 0) {
+		f->address_from = dice >> 44 & 1 ? near->addr + near->bytes - 1 : near->addr / 2;
+		f->address_to = dice >> 45 & 1 ? near->addr : near->addr + value(s, 1 << 24);
 	}
 	f->leaked = (dice >> 16 & 7) == 0;
 	f->has_thread = (dice >> 20 & 7) == 0;
@@ -142,6 +147,7 @@ static void a_filter_takes_the_rows_that_match_it(void **state)
 		stacks[i] = stream_random(&dice) % 3 == 0;
 	struct seen all = { .filter = &(struct block_filter){ .to_ns = UINT64_MAX,
 							      .max_size = UINT64_MAX,
+							      .address_to = UINT64_MAX,
 							      .lifetime_max_ns = UINT64_MAX } };
 	assert_int_equal(blocks_scan(blocks, scan_each, &all, &err), 0);
 	assert_int_equal(all.matched, blocks_count(blocks));
@@ -191,6 +197,7 @@ static void *read_on(void *ctx)
 					.at_ns = UINT64_MAX,
 					.min_size = 64,
 					.max_size = UINT64_MAX,
+					.address_to = UINT64_MAX,
 					.lifetime_max_ns = UINT64_MAX };
 	int last_look = 0;
 	while (!last_look) {
@@ -226,6 +233,7 @@ static void what_was_written_so_far_can_be_read_meanwhile(void **state)
 				  .at_ns = UINT64_MAX,
 				  .min_size = 64,
 				  .max_size = UINT64_MAX,
+				  .address_to = UINT64_MAX,
 				  .lifetime_max_ns = UINT64_MAX };
 	struct seen all = { .filter = &f };
 	assert_int_equal(blocks_scan(blocks, scan_each, &all, &err), 0);
