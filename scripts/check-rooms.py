@@ -52,6 +52,7 @@ MANNERS_REASONS = {
     "src/tui/paint.c": "the terminal is its job",
     "src/alert/run.c": "the child that --on-alert exec: becomes",
     "src/base/cleanup.h": "an attribute's word",
+    "src/inject/keep.c": "a child of its own that ends there",
     "src/inject/probe.c": "a child of its own that is looked at",
     "src/preload/helper.c": "the recorder that it becomes",
     "src/preload/hooks_process.c": "the program's own exec and exit",

@@ -4,8 +4,7 @@
 #include "cmd/record_opt.h"
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "Of a process that is recorded already:", 20 },
-	{ "pid", 'p', "PID", 0, "Steer its recording", 20 },
+	{ "pid", 'p', "PID", 0, "Record process PID from now on, or steer its recording:", 20 },
 	{ "mark", 512, "NUMBER", 0, "Mark this moment: mark:NUMBER is a TIME, then", 20 },
 	{ "start", 513, NULL, 0, "Record allocations again", 20 },
 	{ "stop", 514, NULL, 0, "Record no allocations until --start", 20 },
@@ -32,5 +31,5 @@ const struct argp steering_argp = { .options = options, .parser = parse };
 int cmd_heap(int argc, char **argv)
 {
 	return record_command(argc, argv, "heap",
-			      "Record every allocation of PROGRAM with its stack.", 0);
+			      "Record every allocation of PROGRAM, or PID, with its stack.", 0);
 }

@@ -236,6 +236,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	const struct recorder_opt how = {
 		.ears = { .ctx = serving, .tell = on_tell, .file = on_file, .reading = cmd_ears },
 		.pattern = opt->output,
+		.pid = opt->steering.pid,
 		.comment = comment,
 		.variables = environ,
 		.takes_signals = 1,
@@ -322,15 +323,15 @@ int record_command(int argc, char **argv, const char *name, const char *doc, int
 	int rest;
 	if (cmd_parse(&argp, argc, argv, &rest, &opt) < 0)
 		return CMD_USAGE;
-	if (opt.steering.pid || opt.steering.what) {
+	if (opt.steering.what || (opt.steering.pid && rest < argc)) {
 		struct err err = { 0 };
 		if (steer(&opt.steering, argv[rest], &err) == -EINVAL)
 			cmd_refuse(&err);
 		return err.code ? cmd_fail(&err) : CMD_OK;
 	}
-	if (rest >= argc)
+	if (rest >= argc && !opt.steering.pid)
 		return cmd_lacks_program("[--]");
-	cmd_status_is_programs();
+	cmd_status_is_programs(); /* of one that runs already it is 0 */
 	return record_program(&opt, name, argv + rest);
 }
 

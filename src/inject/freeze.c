@@ -180,16 +180,31 @@ static void wait_anew(pid_t tid)
 }
 #endif
 
+static void let_go(const struct freeze *f, pid_t but)
+{
+	for (size_t i = 0; i < f->count; i++)
+		if (!f->threads[i].signal && f->threads[i].tid != but)
+			wait_anew(f->threads[i].tid);
+	for (size_t i = 0; i < f->count; i++)
+		if (f->threads[i].tid != but)
+			ptrace(PTRACE_DETACH, f->threads[i].tid, NULL,
+			       (void *)(intptr_t)f->threads[i].signal);
+}
+
+void freeze_keep(struct freeze *f, pid_t tid)
+{
+	let_go(f, tid);
+	for (size_t i = 0; i < f->count; i++)
+		if (f->threads[i].tid == tid)
+			f->threads[0] = f->threads[i];
+	f->count = 1;
+}
+
 uint64_t freeze_end(struct freeze *f)
 {
 	if (!f->threads)
 		return 0;
-	for (size_t i = 0; i < f->count; i++)
-		if (!f->threads[i].signal)
-			wait_anew(f->threads[i].tid);
-	for (size_t i = 0; i < f->count; i++)
-		ptrace(PTRACE_DETACH, f->threads[i].tid, NULL,
-		       (void *)(intptr_t)f->threads[i].signal);
+	let_go(f, 0);
 	free(f->threads);
 	f->threads = NULL;
 	return clock_ns(CLOCK_MONOTONIC) - f->since_ns;

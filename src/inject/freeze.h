@@ -29,6 +29,8 @@ struct freeze {
  * case.
  */
 int freeze_begin(struct freeze *freeze, pid_t pid, struct err *err);
+/** freeze_keep() - all but @tid go on, which freeze_end() lets go. */
+void freeze_keep(struct freeze *freeze, pid_t tid);
 /** freeze_end() - all go on. Return: for how long they stood still, ns. */
 uint64_t freeze_end(struct freeze *freeze);
 

@@ -3,6 +3,7 @@
 #include "inject/steer.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -89,6 +90,29 @@ static int ask(const struct header *h, unsigned asked, uint32_t mark, struct err
 	return rc;
 }
 
+#define BEAT_WAIT_NS 200000000u
+
+int steer_recorded(const struct target *target, uint32_t *recorder)
+{
+	struct header h = { .target = target };
+	struct reading reading;
+	struct err ignored = { 0 };
+	uint64_t beat = 0;
+	h.own_id = (uint32_t)threads_own_id(target, target->pid);
+	maps_each(target, find_header, &h, &reading, &ignored);
+	if (!h.at)
+		return 0;
+	*recorder = h.is.recorder_pid;
+	if (kill((pid_t)h.is.recorder_pid, 0) == 0 || errno == EPERM)
+		return 1;
+	/* it may be in another namespace: its heart beats, or it has ended */
+	const struct timespec wait = { .tv_nsec = BEAT_WAIT_NS };
+	nanosleep(&wait, NULL);
+	uint64_t at = h.at + offsetof(struct wire_heap_header, heartbeat_ns);
+	return target_read(target, at, &beat, sizeof(beat)) == sizeof(beat) &&
+	       beat != h.is.heartbeat_ns;
+}
+
 static int bad(const struct steering *s, const char *program, struct err *err)
 {
 	if (program)
@@ -97,13 +121,7 @@ static int bad(const struct steering *s, const char *program, struct err *err)
 		return err_set(err, -EINVAL, "whose recording? -p PID");
 	if (s->what & STEER_START && s->what & STEER_STOP)
 		return err_set(err, -EINVAL, "--start or --stop, not both");
-	if (s->what)
-		return 0;
-	err_set(err, -EINVAL, "a running process cannot be traced from here on");
-	return err_hint(err,
-			"'byteledger sample -p %d' samples its allocations; --mark, --start, "
-			"--stop and --sync steer one that is recorded",
-			(int)s->pid);
+	return 0;
 }
 
 int steer(const struct steering *s, const char *program, struct err *err)
@@ -122,7 +140,8 @@ int steer(const struct steering *s, const char *program, struct err *err)
 		return rc;
 	if (!h.at) {
 		err_set(err, -ENOMSG, "nothing records process %d", (int)s->pid);
-		return err_hint(err, "'byteledger run -- PROGRAM' starts one that is recorded");
+		return err_hint(err, "'byteledger heap -p %d' records it from then on",
+				(int)s->pid);
 	}
 	rc = 0;
 	if (s->what & (STEER_START | STEER_STOP)) {

@@ -21,6 +21,13 @@ struct steering {
 	unsigned what;
 };
 
+struct target;
+/**
+ * steer_recorded() - whether @target is recorded, by a recorder that is there; *@recorder: its pid,
+ * as the target's recorder sees itself.
+ */
+int steer_recorded(const struct target *target, uint32_t *recorder);
+
 /**
  * steer() - @s of another process's recording. Allocations are recorded, or are not, from each
  * thread's next one on. A mark and what happened before stand in the file when this returns: some

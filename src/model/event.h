@@ -30,6 +30,8 @@ struct module_id {
  * Comment of a process whose recording holds samples alone: all that is said of it is an estimate.
  */
 #define PROF_SAMPLER "sample"
+/* ... and here that it ran before, so that what it had by then is not in the books */
+#define PROF_ATTACHED "heap -p"
 #define THREADS_FURTHER "(further threads)"
 struct thread_id {
 	/* dense, from 0 in order of first event */

@@ -296,6 +296,10 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 			  "made none, or by an allocator that it brings inside itself under "
 			  "names that are stripped or not known: 'byteledger regions' tells its "
 			  "memory by mapping");
+	if (process && process->comment && strcmp(process->comment, PROF_ATTACHED) == 0)
+		text_warn(page, TINT_DIM,
+			  "ATTACHED to a process that ran: what it had allocated before is not "
+			  "in it; frees of that count as foreign");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)

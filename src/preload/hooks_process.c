@@ -94,6 +94,7 @@ EXPORT int dlclose(void *handle)
 	if (!next.dlclose)
 		return -1;
 	int rc = next.dlclose(handle);
+	__atomic_fetch_add(&process.closed, 1, __ATOMIC_RELAXED);
 	if (rc == 0) {
 		struct quiet q = quiet_begin();
 		next_cxx_closed();

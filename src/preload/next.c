@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/next.h"
 #include "preload/libc.h"
+#include "preload/process.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -43,8 +44,23 @@ const char *const cxx_delete_names[CXX_DELETE_MAX] = {
 	[DELA_AL_NT] = "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 };
 
+/*
+ * What objects call by @name where the loader leads nobody to us. Not by dlsym(): to that a program
+ * at a fixed address shows its own way to the function, which leads to our hook.
+ */
+static void *look_beside(const char *name)
+{
+	void *found = next_first(name);
+	return (uintptr_t)found - own_code.lo < own_code.hi - own_code.lo ? NULL : found;
+}
+
 static void look(void *handle, void *slot, const char *name)
 {
+	if (process.injected) {
+		void *beside = look_beside(name);
+		memcpy(slot, &beside, sizeof(beside));
+		return;
+	}
 	void *found = libc_has(dlsym) ? dlsym(handle, name) : next_behind(name);
 	memcpy(slot, &found, sizeof(found));
 }
@@ -58,15 +74,24 @@ static void look_if_there(void *slot, const char *name)
 {
 	uintptr_t lo;
 	const struct link_map *map = next_object((const void *)look_if_there, &lo);
+	if (process.injected) {
+		look(NULL, slot, name);
+		return;
+	}
 	while (map && (map = map->l_next) && !next_has(map, name))
 		;
 	if (map)
 		look(RTLD_NEXT, slot, name);
 }
 
-/* Whether the first definition of @name that objects find is not ours. */
-static uint8_t replaced(const char *name)
+/*
+ * Whether the first definition of @name that objects find is not ours; where the loader leads
+ * nobody to us, not the runtime's, whose other form @code is.
+ */
+static uint8_t replaced(const char *name, const void *code)
 {
+	if (process.injected)
+		return next_code(look_beside(name)).lo != next_code(code).lo;
 	void *found = libc_has(dlsym) ? dlsym(RTLD_DEFAULT, name) : next_first(name);
 	return found && (uintptr_t)found - own_code.lo >= own_code.hi - own_code.lo;
 }
@@ -86,15 +111,19 @@ static int calls_others(const void *code)
  */
 static void find_replaced(void)
 {
-	for (int i = 0; i < CXX_NEW_MAX; i++)
-		cxx_new_replaced[i] = calls_others((const void *)next.cxx_new[i]) &&
-				      (replaced(cxx_new_names[i & ~(NEWA | NEW_NT)]) ||
-				       replaced(cxx_new_names[i & ~NEW_NT]));
+	for (int i = 0; i < CXX_NEW_MAX; i++) {
+		const void *code = (const void *)next.cxx_new[i];
+		cxx_new_replaced[i] = calls_others(code) &&
+				      (replaced(cxx_new_names[i & ~(NEWA | NEW_NT)], code) ||
+				       replaced(cxx_new_names[i & ~NEW_NT], code));
+	}
 	for (int i = 0; i < CXX_DELETE_MAX; i++) {
+		const void *code = (const void *)next.cxx_delete[i];
 		int plain = i % DELA < DEL_AL ? DEL : DEL_AL;
-		cxx_delete_replaced[i] = calls_others((const void *)next.cxx_delete[i]) &&
-					 (replaced(cxx_delete_names[plain]) ||
-					  replaced(cxx_delete_names[plain + i / DELA * DELA]));
+		cxx_delete_replaced[i] =
+			calls_others(code) &&
+			(replaced(cxx_delete_names[plain], code) ||
+			 replaced(cxx_delete_names[plain + i / DELA * DELA], code));
 	}
 }
 
@@ -110,6 +139,7 @@ static void find_clock(void)
 
 void next_resolve(void)
 {
+	own_code = next_code((const void *)next_resolve);
 	/*
 	 * First what an allocator calls when it starts, because a name that is missing makes
 	 * dlsym() allocate (an error text); for the same reason the names that may be missing come
@@ -161,7 +191,6 @@ void next_resolve(void)
 
 	struct code_range allocator = next_code((const void *)next.malloc);
 	struct code_range libc = next_code((const void *)next.fork);
-	own_code = next_code((const void *)next_resolve);
 	allocator_lo = allocator.lo;
 	allocator_hi = allocator.hi;
 	allocator_is_libc = libc.lo && allocator.lo == libc.lo;

@@ -59,6 +59,12 @@ extern struct process {
 	uint32_t closes;
 	/* without a byteledger parent */
 	uint32_t alone;
+	/* it came into a process that ran: the loader leads nobody to the hooks */
+	uint32_t injected;
+	/* calls of dlclose() */
+	uint32_t closed;
+	/* how often it was led to record: what a thread knows is of one session */
+	uint32_t session;
 	/* before there is a header: switched on by a call or signal */
 	uint32_t wanted;
 	/* the children of forks are recorded, too */

@@ -249,6 +249,21 @@ static int prepare(struct wire_heap_header *heap)
 
 static struct options *options;
 
+/* The objects that are known: their nodes and entries name rows of process.heap still. */
+static void carry_objects(struct wire_heap_header *heap)
+{
+	const struct wire_heap_header *old = process.heap;
+	/* rows are whole before they are counted, whoever entered one at the moment of the fork */
+	heap->module_gen = old->module_gen;
+	heap->module_count = old->module_count;
+	heap->string_used = old->string_used;
+	heap->modules_nameless = old->modules_nameless;
+	memcpy((char *)heap + heap->modules_off, (const char *)old + old->modules_off,
+	       old->module_count * sizeof(struct wire_module));
+	memcpy((char *)heap + heap->strings_off, (const char *)old + old->strings_off,
+	       old->string_used);
+}
+
 /* What a followed child takes along from its parent's book, which is process.heap still. */
 static void carry_over(struct wire_heap_header *heap, const struct thread *t)
 {
@@ -260,15 +275,7 @@ static void carry_over(struct wire_heap_header *heap, const struct thread *t)
 	heap->enabled_wanted = old->enabled_wanted;
 	heap->forked_from = process.pid;
 	heap->fork_number = t->fork_number;
-	/* rows are whole before they are counted, whoever entered one at the moment of the fork */
-	heap->module_gen = old->module_gen;
-	heap->module_count = old->module_count;
-	heap->string_used = old->string_used;
-	heap->modules_nameless = old->modules_nameless;
-	memcpy((char *)heap + heap->modules_off, (const char *)old + old->modules_off,
-	       old->module_count * sizeof(struct wire_module));
-	memcpy((char *)heap + heap->strings_off, (const char *)old + old->strings_off,
-	       old->string_used);
+	carry_objects(heap);
 }
 
 /*
@@ -394,14 +401,7 @@ void start_child(struct thread *t)
 	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
 	if (!heap->attached)
 		attach(heap);
-	/* the stack's bounds are what they were */
-	const struct thread before = *t;
-	*t = (struct thread){ .sync = SYNC_UNBORN,
-			      .tid = before.tid ? process.pid : 0,
-			      .stack_lo = before.stack_lo,
-			      .stack_hi = before.stack_hi,
-			      .stack_floor = before.stack_floor,
-			      .own = before.own };
+	thread_renew(t, process.pid); /* the stack's bounds are what they were */
 	__atomic_store_n((uint32_t *)&proc.word, word, __ATOMIC_RELEASE);
 	log_line(LOG_INFO, "recorded as the child of a fork");
 }
@@ -485,6 +485,83 @@ void start_late(void)
 	unblock_signals(before);
 }
 
+/* ---- into a process that runs ---- */
+
+/*
+ * The place of the book before stays readable, whatever a thread still knows of it: @heap comes
+ * there, or nothing does. Return: where @heap is now.
+ */
+static struct wire_heap_header *succeed(struct wire_heap_header *heap)
+{
+	struct wire_heap_header *old = process.heap;
+	uint64_t old_bytes = old->total_bytes, bytes = heap->total_bytes;
+	if (old_bytes == bytes) {
+		long rc = sys5(SYS_mremap, heap, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, old);
+		return sys_failed(rc) ? heap : (struct wire_heap_header *)rc;
+	}
+	sys6(SYS_mmap, (long)old, (long)old_bytes, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	return heap;
+}
+
+/* Another session: what was found out about the program holds. */
+static void begin_again(struct wire_heap_header *heap)
+{
+	if (process.pid != (uint32_t)sys0(SYS_getpid)) { /* the child of a fork, not followed */
+		process.forked = 1;
+		modules_forked();
+		next_forked();
+		thread_forked();
+	}
+	carry_objects(heap);
+	heap = succeed(heap);
+	process.early = (struct wire_lost_count){ 0 };
+	process.slot_hint = process.slot_top = process.forks = 0;
+	process.raw = process.alone = 0;
+	take_heap(heap);
+	own_range_add(process.unwind, unwind_process_bytes());
+	unwind_process_forked(process.unwind);
+	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
+	attach(heap);
+	modules_closed();
+}
+
+int start_injected(const struct options *asked, int *fd)
+{
+	uint32_t mode = proc.word & MODE_MASK, none = START_NONE;
+	if (mode > MODE_OFF)
+		return -EBUSY;
+	int again = !__atomic_compare_exchange_n(&process.started, &none, START_BUSY, 0,
+						 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+	/* it has refused to record, or is about to begin */
+	if (again && (none != START_DONE || !process.unwind))
+		return -EBUSY;
+	if (!again) {
+		next_resolve();
+		__atomic_store_n(&process.resolved, 1, __ATOMIC_RELEASE);
+	}
+	struct wire_heap_header *heap = helper_shared(asked, fd);
+	int ready = heap != NULL;
+	if (heap) {
+		sys3(SYS_madvise, heap, heap->total_bytes, MADV_DONTDUMP);
+		if (again)
+			begin_again(heap);
+		else
+			ready = prepare(heap);
+	}
+	if (!again) {
+		if (ready)
+			pthread_atfork(fork_prepare, fork_parent, fork_child);
+		__atomic_store_n((uint32_t *)&proc.word, MODE_OFF, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&process.started, START_DONE, __ATOMIC_RELEASE);
+	}
+	if (!ready)
+		return -ENOMEM;
+	/* once the word says so, for the threads' words are of the session before until then */
+	__atomic_add_fetch(&process.session, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
 HIDDEN long fail_syscall(long rc);
 HIDDEN long fail_syscall(long rc)
 {
@@ -529,6 +606,15 @@ static void begin(void)
  */
 __attribute__((constructor)) static void constructed(void)
 {
+	uintptr_t lo;
+	const struct link_map *own = next_object((const void *)constructed, &lo),
+			      *libc = next_object((const void *)getauxval, &lo), *map = own;
+	/* what is preloaded, or linked, stands before the C library, which it needs */
+	while (map && map != libc)
+		map = map->l_next;
+	process.injected = own && libc && !map;
+	if (process.injected) /* byteledger_heap_inject() begins */
+		return;
 	if (!next_has_preinit((const void *)getauxval(AT_ENTRY)))
 		begin();
 }

@@ -34,6 +34,14 @@ void own_memory_name(const void *at, uint64_t bytes) HIDDEN;
  */
 int own_range_add(const void *at, uint64_t bytes) HIDDEN;
 
+struct options;
+/**
+ * start_injected() - prepare to record, as @asked, where nobody records: in a process into which
+ * the library came just now, or whose last session has ended. @fd: of the shared memory. Return: 0;
+ * -EBUSY where somebody records, -ENOMEM. The process word says from when on.
+ */
+int start_injected(const struct options *asked, int *fd) HIDDEN;
+
 /** start_child() - in the child of a fork, whose only thread is @t: a recording of its own. */
 void start_child(struct thread *t) HIDDEN;
 

@@ -129,6 +129,18 @@ static int key_set(struct thread *t)
 	return rc == 0;
 }
 
+void thread_renew(struct thread *t, uint32_t tid)
+{
+	const struct thread before = *t;
+	*t = (struct thread){ .sync = SYNC_UNBORN,
+			      .tid = before.tid ? tid : 0,
+			      .stack_lo = before.stack_lo,
+			      .stack_hi = before.stack_hi,
+			      .stack_floor = before.stack_floor,
+			      .own = before.own,
+			      .session = process.session };
+}
+
 void thread_forked(void)
 {
 	key_users = 0;
@@ -293,6 +305,10 @@ void thread_end(void *arg)
 	struct thread *t = arg;
 	if (t != &self || (proc.word & MODE_MASK) < MODE_OFF)
 		return;
+	if (t->session != process.session) {
+		thread_renew(t, t->tid);
+		return;
+	}
 	int saved_errno = errno;
 	/* the thread ends out of a handler that interrupted a hook */
 	if (SYNC_KIND(t->sync) == SYNC_OWN || SYNC_KIND(t->sync) == SYNC_NEXT)
@@ -413,6 +429,12 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 {
 	int saved_errno = errno;
 	uint32_t in = SYNC_KIND(t->sync);
+	if (unlikely(t->session != process.session)) {
+		/* the hook that it is in began in another session, which has ended */
+		if (in == SYNC_OWN || in == SYNC_NEXT)
+			return PASS;
+		thread_renew(t, t->tid);
+	}
 	if (in == SYNC_OWN || in == SYNC_NEXT) {
 		if (left_by_jump(t, sp)) {
 			recover(t);

@@ -122,6 +122,8 @@ struct thread {
 	uint8_t forbidden;
 	/* of the hook that a handler forks out of, see fork.c */
 	struct kept_hook *fork_kept;
+	/* process.session that all of this is of */
+	uint32_t session;
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;
@@ -174,6 +176,12 @@ int stacks_change(uint64_t at, uint64_t bytes) HIDDEN;
 
 /** thread_end() - the key's destructor. */
 void thread_end(void *arg) HIDDEN;
+
+/**
+ * thread_renew() - @t as it is before its first call, but for what is known of its stack: what it
+ * had was of another book. @tid: of another process, too, if not 0 is kept.
+ */
+void thread_renew(struct thread *t, uint32_t tid) HIDDEN;
 
 /** thread_forked() - in the child of a fork: no other thread is at anything. */
 void thread_forked(void) HIDDEN;

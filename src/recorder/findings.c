@@ -72,6 +72,7 @@ void recorder_findings(const struct recorder_result *result, const struct findin
 		       const char *program)
 {
 	const char *by = result->replaced_by[0] ? result->replaced_by : "another program";
+	program = program ? program : "the process";
 	if (result->replaced && opt->follow_children && result->unfollowed) {
 		say(opt,
 		    "'%s' replaced itself by %s, which was started without the recording "
@@ -88,7 +89,10 @@ void recorder_findings(const struct recorder_result *result, const struct findin
 			    program, by);
 	} else if (result->replaced) {
 		say(opt, "'%s' replaced itself by %s; the recording ends there", program, by);
-		tell_why_lost(opt, result);
+		if (result->came)
+			hint(opt, "'byteledger heap -p' again records that one");
+		else
+			tell_why_lost(opt, result);
 	} else if (!result->attached) {
 		say(opt, "'%s' never loaded the recording library, so nothing was recorded",
 		    program);

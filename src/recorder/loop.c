@@ -4,16 +4,19 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/param.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "inject/attach.h"
 #include "recorder/record.h"
 #include "recorder/started.h"
 
 #define MS 1000000
+#define LOOK_NS (50ll * MS) /* for libraries that came, where nobody tells */
 
 /* What a signal means while the program runs. */
 void record_take_signals(struct record *rec, int fd, pid_t forward_to)
@@ -21,6 +24,7 @@ void record_take_signals(struct record *rec, int fd, pid_t forward_to)
 	struct signalfd_siginfo info;
 	while (read(fd, &info, sizeof(info)) == sizeof(info)) {
 		rec->interrupted |= info.ssi_signo == SIGINT;
+		rec->is_over |= rec->attach && info.ssi_signo != SIGCHLD;
 		/* it comes when the program stops or goes on, too */
 		if (rec->is_child && info.ssi_signo == SIGCHLD)
 			rec->gone = started_has_ended(rec->pid);
@@ -112,7 +116,13 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 			pause = record_step(rec);
 			if (pause < 0)
 				pause = bear_failure(rec);
+			if (rec->attach) {
+				attach_look(rec->attach, clock_ns(CLOCK_MONOTONIC));
+				pause = MIN(pause, LOOK_NS);
+			}
 		} else if (rec->replaced) {
+			if (rec->attach)
+				record_note_successor(rec);
 			if (forward_to == 0)
 				/* the successor has a recorder of its own, or none */
 				return RECORDER_ENDED;
@@ -141,7 +151,7 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 			record_take_signals(rec, signals, forward_to);
 		if (fds[4].revents)
 			record_pages_answer(rec);
-		if (fds[3].revents)
+		if (fds[3].revents || rec->is_over)
 			return RECORDER_STOPPED;
 		if (fds[1].revents || rec->gone)
 			return RECORDER_ENDED;

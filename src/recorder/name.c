@@ -86,7 +86,7 @@ char *recorder_name(const char *pattern, const char *exe, pid_t pid, struct err 
 
 int recorder_may_create(const char *pattern, const char *exe, struct err *err)
 {
-	char *path = recorder_name(pattern, exe, getpid(), err);
+	char *path = recorder_name(pattern, exe ? exe : "process", getpid(), err);
 	if (!path)
 		return err->code;
 	/* what the recording will be called is known when its process is: one beside it will do */

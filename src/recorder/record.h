@@ -169,6 +169,10 @@ struct record {
 	/* behind it */
 	struct sink_tee tee;
 	pid_t pid;
+	/* it ran before: how the library came in; NULL: it did not. The recorder's */
+	struct attach *attach;
+	/* a signal said that it is over */
+	int is_over;
 	/* the program that the recorder was asked to start */
 	int is_root;
 	/* it took the place of one that another recorder started */

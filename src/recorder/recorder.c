@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "inject/attach.h"
 #include "proc/proc.h"
 #include "recorder/launch.h"
 #include "recorder/record.h"
@@ -45,6 +46,8 @@ struct recorder {
 	char before[512];
 };
 
+static int come(struct recorder *r, const struct recorder_opt *opt, struct err *err);
+
 static struct recorder *recorder_new(const struct recorder_opt *opt, struct err *err)
 {
 	struct recorder *r = calloc(1, sizeof(*r));
@@ -69,6 +72,7 @@ void recorder_freep(struct recorder **recorder)
 	if (!r)
 		return;
 	record_fini(&r->rec);
+	attach_freep(&r->rec.attach);
 	if (r->signals >= 0)
 		close(r->signals);
 	if (r->stop >= 0)
@@ -296,7 +300,9 @@ struct recorder *recorder_start(const struct recorder_opt *opt, char **argv, int
 {
 	CLEANUP(recorder_freep) struct recorder *r = recorder_new(opt, err);
 	CLEANUP(launch_fini) struct launch launch = { .exit_status = EXIT_FAILURE };
-	int rc = r ? start_recorded(r, &launch, opt, argv, err) : err->code;
+	int rc = !r         ? err->code
+		 : opt->pid ? come(r, opt, err)
+			    : start_recorded(r, &launch, opt, argv, err);
 	*exit_status = rc < 0 && launch.exit_status ? launch.exit_status : EXIT_FAILURE;
 	return rc < 0 ? NULL : STEAL(r);
 }
@@ -329,10 +335,11 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 	 * until the exec
 	 */
 	if (opt->takes_signals)
-		r->signals = record_block_signals(SIG_SETMASK, &before);
+		r->signals = record_block_signals(opt->pid ? SIG_BLOCK : SIG_SETMASK, &before);
 	int refused = opt->takes_signals && r->signals < 0 ? -errno : 0;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt(fd, err);
-	record_settings_read(&rec->settings, opt->variables, 1);
+	record_settings_read(&rec->settings, opt->variables, !opt->pid);
+	rec->settings.store_symbols &= !opt->no_names;
 	/* who started the first program of a chain of execs stores the names of the last */
 	size_t named = opt->pattern ? strlen(opt->pattern) : 0;
 	int is_next = named > strlen(NEXT_SUFFIX) &&
@@ -357,8 +364,9 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 		source_heap_detach(heap);
 		return rc;
 	}
-	rc = record_open(rec, STEAL(heap), (pid_t)state->target_pid,
-			 opt->pattern ? opt->pattern : RECORDER_PATTERN, opt->comment,
+	rc = record_open(rec, STEAL(heap), opt->pid ? opt->pid : (pid_t)state->target_pid,
+			 opt->pattern ? opt->pattern : RECORDER_PATTERN,
+			 opt->pid ? PROF_ATTACHED : opt->comment,
 			 bound_of(state->stamp_every_event), err);
 	if (rc < 0)
 		source_heap_detach(rec->heap);
@@ -382,6 +390,45 @@ struct recorder *recorder_adopt(int fd, const struct recorder_opt *opt, struct e
 	else if (!err->hint[0] && state.target_pid)
 		err_hint(err, "process %u goes on, unrecorded", state.target_pid);
 	return NULL;
+}
+
+/* ---- a program that ran before --------------------------------------------------------------- */
+
+/* Who does this before has no other thread, and a child that is not the program's affair. */
+static int come(struct recorder *r, const struct recorder_opt *opt, struct err *err)
+{
+	struct record_settings settings = { 0 };
+	struct source_heap_state state = { 0 };
+	CLEANUP(launch_fini) struct launch launch = { 0 };
+	record_settings_read(&settings, opt->variables, 0);
+	int rc = record_settings_check(&settings, err);
+	if (rc == 0 && opt->follow_children) {
+		err_set(err, -EINVAL, "the children of process %d cannot be followed",
+			(int)opt->pid);
+		return err_hint(err, "--follow-children goes with a program that is started");
+	}
+	if (rc == 0 && !opt->library)
+		rc = launch_library(&launch, err);
+	if (rc < 0)
+		return rc;
+	const struct attach_opt how = {
+		.pid = opt->pid,
+		.library = opt->library ? opt->library : launch.library,
+		.budget_bytes = opt->budget_bytes,
+		.sample_bytes = settings.sample_bytes,
+		.on_full = (uint32_t)on_full_of(opt->on_full),
+		.free_stacks = opt->free_stacks != 0,
+		.stamp_every_event = opt->stamp_every_event != 0,
+		.name_threads = settings.filter && wire_filter_check(settings.filter) > 1,
+	};
+	r->rec.attach = attach_begin(&how, err);
+	if (!r->rec.attach)
+		return err->code;
+	rc = adopt(r, attach_take_memory(r->rec.attach), opt, &state, err);
+	rc = rc < 0 ? rc : attach_lead(r->rec.attach, err);
+	if (rc < 0 && r->rec.heap)
+		source_heap_detach(r->rec.heap);
+	return rc;
 }
 
 pid_t recorder_pid(const struct recorder *r)
@@ -463,6 +510,7 @@ static void describe_result(struct recorder *r)
 	r->result.path = r->path;
 	r->result.failed = rec->failed;
 	r->result.attached = (int)rec->state.attached;
+	r->result.came = rec->attach != NULL;
 	r->result.allocations = rec->stats.allocations;
 	r->result.lost_allocations = rec->stats.lost_allocations;
 	r->result.own_allocators = rec->state.own_allocators;
@@ -646,6 +694,8 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 {
 	struct record *rec = &r->rec;
 	int rc = 0;
+	if (rec->attach && attach_undo(rec->attach, err) < 0)
+		return err->code;
 	if (rec->writer && !r->started && r->end == RECORDER_ENDED && is_interlude(rec)) {
 		unlink(trace_writer_path(rec->writer));
 	} else if (rec->writer) {

@@ -72,6 +72,12 @@ struct recorder_opt {
 	 */
 	int pages;
 
+	/*
+	 * Of recorder_start(): the library comes into this process, which runs, and is taken out
+	 * again at the end; 0: a program is started. Its children are not followed.
+	 */
+	pid_t pid;
+
 	/* of recorder_start() alone */
 
 	/* "wait" (NULL, too), "limit", "drop" */
@@ -137,8 +143,8 @@ struct recorder_result {
 	int exit_status;
 	/* something failed on the way; the ears heard it */
 	int failed;
-	/* the library was there */
-	int attached;
+	/* the library was there; it came while the program ran */
+	int attached, came;
 	uint64_t allocations, lost_allocations;
 	/* recorded besides: what the program brings along; "" none. Lent */
 	const char *own_allocators;
@@ -177,7 +183,8 @@ void recorder_freep(struct recorder **recorder);
 int recorder_import(struct recording *rec, const char *out_path, char **path, struct err *err);
 
 /**
- * recorder_may_create() - before the program @exe is started: can what @pattern names be created?
+ * recorder_may_create() - before the program @exe is started (NULL: it runs already): can what
+ * @pattern names be created?
  * It may become another name, for a process is in it. 0 or negative errno.
  */
 int recorder_may_create(const char *pattern, const char *exe, struct err *err);
