@@ -172,7 +172,7 @@ CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["c
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
          ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []), ("wrapped", []),
          ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
-         ("downloads", ["sheet"]), ("groups", ["sqlite3"]), ("keys", ["sqlite3"]), ("cells", ["sqlite3"]), ("cells", ["redis"]), ("family", ["family"]),
+         ("downloads", ["sheet"]), ("groups", ["sqlite3"]), ("keys", ["sqlite3"]), ("struck", ["sqlite3"]), ("cells", ["sqlite3"]), ("cells", ["redis"]), ("family", ["family"]),
          ("tabs", [])]
 
 

@@ -76,3 +76,8 @@ export function placeText(place: Place): string {
 export function transforms(words: Words): string[] {
 	return words.x ? words.x.split(",").filter(Boolean) : [];
 }
+
+/** ofBlocks - the words that mean something of single blocks and mappings. */
+export function ofBlocks(words: Words): Words {
+	return { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined, x: undefined };
+}

@@ -45,6 +45,7 @@ export function Grid<R>(props: {
 	const [outer, size] = useSize<HTMLDivElement>();
 	const [top, setTop] = useState(0);
 	const focusRow = useRef(props.selected ?? 0);
+	const awaited = useRef(-1);
 	const full = props.total * h;
 	const scaled = full > HEIGHT_MAX;
 	const height = scaled ? HEIGHT_MAX : full;
@@ -108,9 +109,19 @@ export function Grid<R>(props: {
 			scrollTo(at);
 		else if (at > current + visible)
 			scrollTo(at - visible);
+		awaited.current = row === null ? at : -1;
 		if (row !== null)
 			props.onSelect?.(at, row);
 	};
+	// a row that keys went to before it was read
+	useEffect(() => {
+		const row = awaited.current >= 0 ? props.row(awaited.current) : null;
+		if (row === null)
+			return;
+		const at = awaited.current;
+		awaited.current = -1;
+		props.onSelect?.(at, row);
+	});
 	const onKey = (e: KeyboardEvent) => {
 		if (!props.total || e.altKey)
 			return;
@@ -168,7 +179,7 @@ export function Grid<R>(props: {
 				aria-label={tree ? tree.label : undefined}
 				class={`grid-row ${is ? "selected" : ""} ${i % 2 ? "odd" : ""} ${row !== null && props.rowClass ? props.rowClass(row) : ""}`}
 				style={{ transform: `translateY(${y}px)`, height: `${h}px`, gridTemplateColumns: template }}
-				onClick={() => row !== null && (focusRow.current = i, is && props.onOpen ? props.onOpen(i, row) : props.onSelect?.(i, row))}
+				onClick={() => row !== null && (focusRow.current = i, awaited.current = -1, is && props.onOpen ? props.onOpen(i, row) : props.onSelect?.(i, row))}
 				onMouseMove={(e) => row !== null && props.onHover?.(row, e)}
 				onMouseLeave={(e) => props.onHover?.(null, e)}
 			>

@@ -45,12 +45,12 @@ function isText(e: KeyboardEvent): boolean {
 
 /** focusThere - who came by keys goes on by keys: the list, the button or the place that the view begins with, once it is drawn. */
 function focusThere(view: View, what = "[role=grid], [role=treegrid], [data-first]"): void {
-	let left = 120;
+	const until = performance.now() + 10000;
 	const look = () => {
 		const el = document.querySelector<HTMLElement>(`.page[data-view="${view}"] :is(${what})`);
 		if (el)
 			el.focus({ preventScroll: true });
-		else if (left-- > 0 && place.get().view === view)
+		else if (performance.now() < until && place.get().view === view)
 			requestAnimationFrame(look);
 	};
 	requestAnimationFrame(look);

@@ -48,6 +48,15 @@ export function stackNames(answer: Stacked, stack: number): string[] {
 	return (answer.stacks.frames[stack] ?? []).map((f) => plain(answer.frames.short[f]) || plain(answer.frames.name[f]));
 }
 
+/** Wrappers of the allocator and the standard library's insides: no answer to who asked, as in reports. */
+const WRAPPER = /^(operator new|std::|__gnu_cxx::)/;
+/** stackLine - the first five functions that are not wrappers; all are where nothing else is. */
+export function stackLine(answer: Stacked, stack: number): string {
+	const names = stackNames(answer, stack);
+	const at = names.findIndex((n) => !WRAPPER.test(n));
+	return names.slice(Math.max(0, at)).slice(0, 5).join(" ← ") || "unknown stack";
+}
+
 /** A stack of an answer, a function a line. */
 export function StackList(props: { answer: Stacked; stack: number; title: string }): JSX.Element | null {
 	const theme = useStore(colours);

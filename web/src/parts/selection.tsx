@@ -7,13 +7,15 @@ import { useAnswer } from "../api/client.ts";
 import type { TreeAnswer } from "../api/types.ts";
 import { amount, percent, plain, plural, tail } from "../lib/format.ts";
 import { COSTS, TERMS } from "../lib/terms.ts";
-import { transforms, type Word, type Words } from "../lib/url.ts";
+import { transforms, type View, type Word, type Words } from "../lib/url.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Menu } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 
 /** Views without a cost: they count blocks, or bytes that are live. What is a row of them they say themselves, but Growth. */
 const WITHOUT_COST = new Set(["growth", "blocks", "lifetimes", "maps", "space", "losses"]);
+/** Words that a view cannot read and does not send: they are shown, struck through. */
+const DEAF: Partial<Record<View, Word[]>> = { blocks: ["x", "base"], lifetimes: ["x", "base"], maps: ["x", "base"], space: ["x", "base"], growth: ["base"] };
 const BYS = ["function", "module", "file", "line", "stack", "thread"];
 const FILTERS: { word: Word; label: string; hint: string; chip: string }[] = [
 	{ word: "function-regex", label: "stacks through a function", hint: "POSIX extended, on demangled names", chip: "function ~" },
@@ -79,6 +81,8 @@ export function SelectionBar(): JSX.Element {
 	const merges = view === "growth" ? BYS.slice(0, 4) : costs && view !== "threads" ? BYS : [];
 	const whole = view === "space" ? "end" : !costs ? "any time" : cost === "live" ? "end" : cost === "peak" ? "peak" : "any time";
 	const unapplied = new Map((answer?.unapplied ?? []).map((u) => [u.word.split("=")[0], u.why]));
+	for (const word of DEAF[view] ?? [])
+		unapplied.set(word, word === "base" ? "this view does not compare" : "single blocks and mappings stand in no tree that it could change");
 	const chip = (word: Word, text: string): JSX.Element => (
 		<span key={word} class={`chip set ${unapplied.has(word) ? "struck" : ""}`} title={unapplied.get(word)}>
 			<span>{text}</span>

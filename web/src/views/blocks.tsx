@@ -9,9 +9,10 @@ import { colours } from "../lib/colours.ts";
 import { bytes, count, duration, exact, grouped, moment, percent, plural } from "../lib/format.ts";
 import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
+import { ofBlocks } from "../lib/url.ts";
 import { Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { StackList, stackNames } from "../parts/panel.tsx";
+import { StackList, stackLine, stackNames } from "../parts/panel.tsx";
 import { NothingHere } from "../parts/selection.tsx";
 import { saveAll, type Cells } from "../parts/saveall.ts";
 import { Form, Groups } from "./groups.tsx";
@@ -45,7 +46,7 @@ export function Blocks(props: ViewProps): JSX.Element {
 function Single(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const order = words.sort ?? (words.at || words.leaked ? "-size" : "time");
-	const path = api("allocations", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined }, { order, limit: 200, part: 1 });
+	const path = api("allocations", ofBlocks(words), { order, limit: 200, part: 1 });
 	const answer = useAnswer<BlocksAnswer>(path, props.stamp);
 	const pages = useRef<BlocksAnswer[]>([]);
 	const asking = useRef<AbortController | null>(null);
@@ -85,7 +86,7 @@ function Single(props: ViewProps): JSX.Element {
 		{ key: "addr", label: "address", width: "136px", cell: (r) => <span class="mono">{a(r).address[r.i]}</span>, text: (r) => a(r).address[r.i] },
 		{ key: "thread", label: "thread", width: "80px", right: true, cell: (r) => String(a(r).thread[r.i]), text: (r) => a(r).thread[r.i] },
 		{ key: "kind", label: "", width: "90px", cell: (r) => <span class="second">{[a(r).temporary[r.i] ? "temporary" : "", a(r).realloc[r.i] ? "realloc" : ""].filter(Boolean).join(", ")}</span> },
-		{ key: "stack", label: "allocated by", cell: (r) => stackNames(r.page, a(r).stack[r.i]).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => stackNames(r.page, a(r).stack[r.i]).join(";") },
+		{ key: "stack", label: "allocated by", cell: (r) => <span title={stackNames(r.page, a(r).stack[r.i]).join(" ← ")}>{stackLine(r.page, a(r).stack[r.i])}</span>, text: (r) => stackNames(r.page, a(r).stack[r.i]).join(";") },
 	];
 	props.expose({
 		loaded: answer.data ? `${grouped(answer.data.matched)} blocks match${answer.data.progress < 1 ? " so far" : ""}` : "",
@@ -184,7 +185,7 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 	const theme = useStore(colours);
 	const [ref, size] = useSize<HTMLDivElement>();
 	const what = words.z === "bytes" ? "bytes" : "blocks";
-	const asked = { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined };
+	const asked = ofBlocks(words);
 	const answer = useAnswer<HistogramAnswer>(api("histogram", asked, { x: "lifetime", y: "size" }), props.stamp);
 	useEffect(() => {
 		if (answer.data)

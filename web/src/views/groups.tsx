@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks by the stack that allocated them: what of each group matches, and the group as a whole.
 import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import { api, go, link, offered, place, source } from "../app.ts";
-import type { GroupsAnswer } from "../api/types.ts";
+import { useAnswer } from "../api/client.ts";
+import type { GroupsAnswer, RowsAnswer } from "../api/types.ts";
 import { bytes, duration, exact, grouped, moment, plural } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
-import type { Words } from "../lib/url.ts";
+import { ofBlocks, type Words } from "../lib/url.ts";
 import { Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { StackList, stackNames } from "../parts/panel.tsx";
+import { StackList, stackLine, stackNames } from "../parts/panel.tsx";
 import { saveAll } from "../parts/saveall.ts";
 import type { ViewProps } from "./props.ts";
 import { useRows, type TableRow } from "./table.tsx";
@@ -49,15 +51,19 @@ export function Groups(props: ViewProps): JSX.Element {
 	const given = words.sort && SORTS[words.sort.replace(/^-/, "")] ? words.sort : "-size";
 	const sort = given.replace(/^-/, "");
 	const order = given.startsWith("-") ? "desc" : "asc";
-	const path = api("allocations", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined }, { group: "stack", order: given, limit: 500 });
+	const path = api("allocations", ofBlocks(words), { group: "stack", order: given, limit: 500 });
 	const { answer, row, want, total } = useRows(path, props.stamp);
 	const first = answer.data as unknown as GroupsAnswer | null;
-	const at = first && words.s ? first.rows.group.indexOf(Number(words.s)) : -1;
-	const chosen = at >= 0 ? row(at) : null;
+	// by its number in the address it is found wherever it stands; the row itself, once it was seen
+	const [at, setAt] = useState(-1);
+	useEffect(() => setAt(first && words.s ? first.rows.group.indexOf(Number(words.s)) : -1), [first]);
+	const asked = words.s && /^\d+$/.test(words.s) ? words.s : undefined;
+	const one = useAnswer<RowsAnswer>(asked ? api("allocations", { ...ofBlocks(words), stack: asked }, { group: "stack", limit: 1 }) : null, props.stamp).data;
+	const chosen: TableRow | null = one && (one as unknown as GroupsAnswer).rows.group[0] === Number(asked) ? { page: one, i: 0, index: at } : null;
 	const column = (key: string, label: JSX.Element | string, cell: (r: TableRow) => JSX.Element | string, width: string, title?: string): Column<TableRow> =>
 		({ key, label, width, right: true, sortable: true, cell, title, text: (r) => g(r)[SORTS[key]][r.i] });
 	const columns: Column<TableRow>[] = [
-		{ key: "stack", label: "allocated by", width: "minmax(220px, 1fr)", cell: (r) => namesOf(r).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => namesOf(r).join(";") },
+		{ key: "stack", label: "allocated by", width: "minmax(220px, 1fr)", cell: (r) => <span title={namesOf(r).join(" ← ")}>{stackLine(answerOf(r), g(r).stack[r.i])}</span>, text: (r) => namesOf(r).join(";") },
 		column("count", <Explained term="blocks">matched</Explained>, (r) => grouped(g(r).count[r.i]), "86px"),
 		column("size", <Explained term="size">bytes</Explained>, (r) => <b title={exact(g(r).bytes[r.i], "bytes")}>{bytes(g(r).bytes[r.i])}</b>, "90px"),
 		column("leaked", <Explained term="leaked">leaked</Explained>, (r) => grouped(g(r).leaked[r.i]), "80px"),
@@ -98,14 +104,14 @@ export function Groups(props: ViewProps): JSX.Element {
 							columns={columns}
 							total={total}
 							row={row}
-							selected={at}
+							selected={asked ? at : -1}
 							sort={sort}
 							order={order}
 							label="groups of blocks"
 							onWindow={want}
 							onSort={(key) => go({ sort: key === sort && order === "desc" ? key : `-${key}` })}
 							onOpen={(_i, r) => go(blocksOf(r), "blocks")}
-							onSelect={(_i, r) => go({ s: String(g(r).group[r.i]) }, undefined, true)}
+							onSelect={(i, r) => (setAt(i), go({ s: String(g(r).group[r.i]) }, undefined, true))}
 						/>
 					) : (
 						<Empty>

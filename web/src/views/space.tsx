@@ -11,12 +11,9 @@ import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { Bar, Empty, Explained, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { Details, StackList, stackNames } from "../parts/panel.tsx";
-import type { Words } from "../lib/url.ts";
+import { Details, StackList, stackLine, stackNames } from "../parts/panel.tsx";
+import { ofBlocks, type Words } from "../lib/url.ts";
 import type { ViewProps } from "./props.ts";
-
-/** Words that mean something of single blocks and mappings. */
-const ofBlocks = (words: Words): Words => ({ ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined, x: undefined });
 
 export function Maps(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
@@ -55,7 +52,7 @@ export function Maps(props: ViewProps): JSX.Element {
 				},
 				{ key: "made", label: "made", width: "84px", right: true, cell: (i) => moment(m.made_ns[i], 1e10), text: (i) => m.made_ns[i] },
 				{ key: "gone", label: "gone", width: "84px", right: true, cell: (i) => (m.gone_ns[i] === null ? <span class="second">there</span> : moment(m.gone_ns[i]!, 1e10)), text: (i) => m.gone_ns[i] },
-				{ key: "name", label: "what, made by", width: "minmax(220px, 1fr)", cell: (i) => <>{m.name[i] && <b>{plain(m.name[i])} </b>}{stackNames(answer.data!, m.stack[i]).slice(0, 5).join(" ← ")}</>, text: (i) => `${m.name[i] ?? ""} ${stackNames(answer.data!, m.stack[i]).join(";")}` },
+				{ key: "name", label: "what, made by", width: "minmax(220px, 1fr)", cell: (i) => <>{m.name[i] && <b>{plain(m.name[i])} </b>}{stackLine(answer.data!, m.stack[i])}</>, text: (i) => `${m.name[i] ?? ""} ${stackNames(answer.data!, m.stack[i]).join(";")}` },
 			]
 		: [];
 	const chosen = at >= 0 ? order[at] : -1;
@@ -257,7 +254,7 @@ function CellCard(props: { range: string; stamp: number }): JSX.Element {
 								<li key={id}>
 									<a class="mono" href={link({ find: d.allocations.address[i], s: undefined })}>{d.allocations.address[i]}</a> <b title={exact(d.allocations.bytes[i], "bytes")}>{bytes(d.allocations.bytes[i])}</b>
 									<div class="second small-text" title={stackNames(d, d.allocations.stack[i]).join(" ← ")}>
-										{stackNames(d, d.allocations.stack[i]).slice(0, 5).join(" ← ") || "unknown stack"}
+										{stackLine(d, d.allocations.stack[i])}
 									</div>
 								</li>
 							))}
