@@ -184,8 +184,8 @@ void sampler_forget(struct sampler *sampler, const uint32_t *pids, size_t count)
 /** sampler_detach() - end all probes; what was counted can still be read. */
 void sampler_detach(struct sampler *sampler);
 /**
- * sampler_hold() - from here on attach only tries: probes are put in and taken out again, until
- * sampler_resume().
+ * sampler_hold() - from here on attach only notes what is to be probed: probes are put in by
+ * sampler_resume(), which says what is refused.
  */
 void sampler_hold(struct sampler *sampler);
 /** sampler_pause() - take the probes away for a while. What is live is not followed then. */

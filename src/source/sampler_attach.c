@@ -461,25 +461,12 @@ static int attach_or_none(struct sampler *s, uint32_t pid, struct sampler_functi
 	return rc;
 }
 
-/*
- * Whether functions that no process had before can be probed, tried on ourselves: in the process
- * that is meant each try would cost what calls meanwhile do, and no budget is kept by then.
- */
-static int try_new(struct sampler *s, const struct sampler_functions *functions, struct err *err)
+/* What is held is put in by sampler_resume(): a try would cost what calls meanwhile do. */
+static int number_all(struct sampler *s, const struct sampler_functions *functions, struct err *err)
 {
-	struct sampler_functions new = { .all = calloc(functions->count + 1, sizeof(*new.all)) };
-	uint32_t before = s->link_count, known = s->numbered_count;
-	int rc = new.all ? 0 : err_set(err, -ENOMEM, "cannot list probes");
-	for (size_t i = 0; !rc && i < functions->count; i++) {
+	int rc = 0;
+	for (size_t i = 0; !rc && i < functions->count; i++)
 		rc = number_of(s, &functions->all[i], err);
-		if (!rc && functions->all[i].number >= known)
-			new.all[new.count++] = functions->all[i];
-	}
-	if (!rc)
-		rc = attach_or_none(s, (uint32_t)getpid(), &new, err);
-	end_side_by_side(s->links + before, s->link_count - before, ALL_LINKS, 0);
-	s->link_count = before;
-	free(new.all); /* what they hold is not its own */
 	return rc;
 }
 
@@ -503,7 +490,7 @@ int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *fu
 	struct err gone = { 0 };
 	if (pid)
 		bpftables_refresh(s->tables, pid, &gone);
-	int rc = s->held ? try_new(s, functions, err) : attach_or_none(s, pid, functions, err);
+	int rc = s->held ? number_all(s, functions, err) : attach_or_none(s, pid, functions, err);
 	if (rc < 0)
 		return rc;
 	s->sets[s->set_count++] = (struct sampler_set){ .pid = pid,
@@ -540,7 +527,8 @@ static void sort_sets(struct sampler *s)
 
 static int attach_sets(struct sampler *s, struct err *err)
 {
-	struct err unknown = { 0 };
+	struct err unknown = { 0 }, first = { 0 };
+	size_t attached = 0;
 	int rc = 0;
 	sort_sets(s);
 	sampler_hits(s, s->hits, &unknown);
@@ -549,8 +537,16 @@ static int attach_sets(struct sampler *s, struct err *err)
 		s->used_ns = s->sets[i].used_ns;
 		/* one that has ended meanwhile is no reason to leave the others */
 		int one = attach_or_none(s, s->sets[i].pid, &s->sets[i].functions, &gone);
+		attached += one == 0;
+		if (one < 0 && !first.code)
+			first = gone;
 		if (one < 0 && one != -ESRCH && one != -ENOENT && !rc)
 			rc = err_set(err, one, "%s", gone.msg);
+	}
+	/* files that cannot be reached, though who has mapped them is there */
+	if (!rc && !attached && first.code == -ENOENT) {
+		*err = first;
+		rc = first.code;
 	}
 	return rc;
 }

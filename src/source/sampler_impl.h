@@ -67,7 +67,7 @@ struct sampler {
 	int session, multi;
 	/* one link of many probes each */
 	int windows;
-	/* attaching only tries */
+	/* attaching only notes */
 	int held;
 	/* before all others, until the window is over */
 	int hurries;
