@@ -140,7 +140,7 @@ static pid_t hold_one(struct attach *a, struct freeze *f, struct err *err)
 	uint64_t until = clock_ns(CLOCK_MONOTONIC) + TRY_NS;
 	struct look look = { .place = WALK_GONE };
 	for (unsigned turn = 0;; turn++) {
-		int rc = objects_read(&a->objects, &a->target, err);
+		int rc = attach_objects(a, err);
 		if (rc < 0)
 			return rc;
 		find_ranges(&a->objects, &look.ask);
@@ -272,7 +272,7 @@ static int call_library(struct aside *in, pid_t tid, const struct attach_opt *op
 		err_set(err, code, "the library cannot record there");
 		return code == -EBUSY ? err_hint(err, "it is recorded already, or waits for that")
 		       : code == -EPROTO ? err_hint(err, "another version of it is there already")
-					 : err_hint(err, "has it memory enough?");
+					 : err_hint(err, "has it memory and descriptors enough?");
 	}
 	if (target_read(&a->target, in->data, said, sizeof(*said)) != sizeof(*said) ||
 	    said->hook_count > WIRE_INJECT_HOOKS)
@@ -389,7 +389,7 @@ static int set_word(struct attach *a, pid_t tid, uint32_t word)
 int attach_lead(struct attach *a, struct err *err)
 {
 	struct freeze f = { 0 };
-	int rc = objects_read(&a->objects, &a->target, err);
+	int rc = attach_objects(a, err);
 	if (rc < 0)
 		return rc;
 	struct object *own = objects_named(&a->objects, WIRE_PRELOAD_NAME);

@@ -56,6 +56,8 @@ struct attach {
  * attach_may() - open the target, and refuse what cannot be or must not be, each with its reason.
  */
 int attach_may(struct attach *attach, const struct attach_opt *opt, struct err *err);
+/** attach_objects() - objects_read(), again for a second where the program is being started. */
+int attach_objects(struct attach *attach, struct err *err);
 /**
  * attach_is_there() - whether the library is still where it was; not behind an exec. All of the
  * process's threads are stopped, or it may change at once.

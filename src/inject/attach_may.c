@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fileio.h"
 #include "inject/attach_impl.h"
 #include "inject/steer.h"
@@ -130,9 +132,35 @@ static int check_path(const struct attach *a, const char *library, struct err *e
 	return refuse(a, why, "run byteledger inside of the container, or " BY_PROBES, err);
 }
 
+#define START_NS 1000000000u
+#define START_PAUSE_NS 5000000
+
+int attach_objects(struct attach *a, struct err *err)
+{
+	const struct timespec pause = { .tv_nsec = START_PAUSE_NS };
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + START_NS;
+	int rc;
+	for (;;) {
+		rc = objects_read(&a->objects, &a->target, err);
+		/* the loader may not have come to it */
+		int whole = rc != -EAGAIN && (rc < 0 || objects_named(&a->objects, "libc.so.6"));
+		if (whole || clock_ns(CLOCK_MONOTONIC) > until)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	if (rc == -EAGAIN) {
+		err_set(err, -EINVAL, "cannot come into process %d: it is being started",
+			(int)a->pid);
+		rc = err_hint(err, "once more, in a moment");
+	} else if (rc == 0) {
+		err_init(err);
+	}
+	return rc;
+}
+
 static int check_objects(struct attach *a, struct err *err)
 {
-	int rc = objects_read(&a->objects, &a->target, err);
+	int rc = attach_objects(a, err);
 	if (rc == -ENOEXEC)
 		return refuse(a, "it is statically linked, so no library can come in",
 			      BY_PROBES ", and 'byteledger explain -p PID' what it holds", err);

@@ -154,14 +154,15 @@ static int read_aux(const struct target *t, struct aux *to)
 }
 
 /* Where the loader's book begins, as the executable's dynamic section tells debuggers. */
-static uint64_t book(const struct target *t, struct object *exe)
+static uint64_t book(const struct target *t, const struct object *exe)
 {
 	Elf64_Dyn dyn[DYNAMIC_MAX];
 	struct r_debug debug;
 	ssize_t got = target_read(t, exe->dynamic, dyn, sizeof(dyn));
 	size_t count = got > 0 ? (size_t)got / sizeof(dyn[0]) : 0;
 	for (size_t i = 0; i < count && dyn[i].d_tag != DT_NULL; i++)
-		if (dyn[i].d_tag == DT_DEBUG && get(t, dyn[i].d_un.d_ptr, &debug, sizeof(debug)))
+		if (dyn[i].d_tag == DT_DEBUG && get(t, dyn[i].d_un.d_ptr, &debug, sizeof(debug)) &&
+		    debug.r_state == RT_CONSISTENT)
 			return (uint64_t)(uintptr_t)debug.r_map;
 	return 0;
 }
@@ -195,15 +196,21 @@ int objects_read(struct objects *objects, const struct target *t, struct err *er
 	size_t room = 0;
 	objects_fini(objects);
 	objects->target = t;
-	if (!read_aux(t, &aux) || !get(t, aux.phdr, ph, aux.phnum * sizeof(ph[0])))
-		return target_fail(t, errno ? -errno : -EIO, "memory", err);
+	errno = 0;
+	if (!read_aux(t, &aux) || !get(t, aux.phdr, ph, aux.phnum * sizeof(ph[0]))) {
+		int code = target_fail(t, errno ? -errno : -EIO, "memory", err);
+		/* it is there, but not all of its memory is of the same program */
+		return code == -EIO || code == -EFAULT ? err->code = -EAGAIN : code;
+	}
 	for (size_t i = 0; i < aux.phnum; i++)
 		if (ph[i].p_type == PT_PHDR)
 			exe.bias = aux.phdr - ph[i].p_vaddr;
 	take_headers(&exe, ph, aux.phnum);
-	uint64_t at = exe.dynamic && aux.base ? book(t, &exe) : 0;
-	if (!at)
+	if (!exe.dynamic || !aux.base)
 		return err_set(err, -ENOEXEC, "it is statically linked, so no library can come in");
+	uint64_t at = book(t, &exe);
+	if (!at)
+		return err_set(err, -EAGAIN, "process %d is being started", (int)t->pid);
 	struct link_map map;
 	for (size_t n = 0; at && n < OBJECTS_MAX && get(t, at, &map, sizeof(map)); n++) {
 		struct object *o = add(objects, &room);

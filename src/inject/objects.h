@@ -46,7 +46,8 @@ struct objects {
 
 /**
  * objects_read() - the objects of @target's first namespace, in the loader's order; some 20 us
- * each. -ENOEXEC with @err: it has no loader (static), or it is not of this machine.
+ * each. -ENOEXEC with @err: it has no loader (static); -EAGAIN: that is at work still, for the
+ * program has just been started, or is being replaced.
  */
 int objects_read(struct objects *objects, const struct target *target, struct err *err);
 void objects_fini(struct objects *objects);

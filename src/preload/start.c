@@ -526,11 +526,21 @@ static void begin_again(struct wire_heap_header *heap)
 	modules_closed();
 }
 
+#define OTHER_NS 2000000000u
+
 int start_injected(const struct options *asked, int *fd)
 {
+	const struct wire_heap_header *old = process.heap;
 	uint32_t mode = proc.word & MODE_MASK, none = START_NONE;
-	if (mode > MODE_OFF)
+	/* somebody else is about to, or a call of the program's is waited for */
+	if (mode == MODE_IDLE || (mode > MODE_OFF && process.raw) ||
+	    (old && !old->recorder_pid && !old->detach && now_ns() - old->start_ns < OTHER_NS &&
+	     process.pid == (uint32_t)sys0(SYS_getpid)))
 		return -EBUSY;
+	/* who asks has made sure that the recorder is gone: no hook has heard of that yet */
+	if (mode > MODE_OFF)
+		__atomic_store_n((uint32_t *)&proc.word, (proc.word & ~MODE_MASK) | MODE_OFF,
+				 __ATOMIC_SEQ_CST);
 	int again = !__atomic_compare_exchange_n(&process.started, &none, START_BUSY, 0,
 						 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 	/* it has refused to record, or is about to begin */

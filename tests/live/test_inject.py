@@ -396,6 +396,84 @@ def test_another_program_ends_the_recording_and_is_named(running, prog, byteledg
     assert it.it.wait(timeout=60) == 0
 
 
+def test_execs_at_any_moment(byteledger, prog, tmp_path):
+    """A program that becomes another one, again and again: what was meant for one never reaches the next."""
+    script = tmp_path / "again.sh"
+    script.write_text(f'[ "$1" = 0 ] && exec {prog("injected")} count\nexec /bin/sh {script} $(($1 - 1))\n')
+    it = subprocess.Popen(["/bin/sh", script, "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    came = 0
+    for _ in range(40):
+        done = attach(byteledger, it.pid, tmp_path / "e.blt", "--duration", "5ms", "--no-store-symbols")
+        assert done.returncode in (0, 1) and "statically" not in done.stderr and "glibc" not in done.stderr, done
+        came += done.returncode == 0
+        for path in glob.glob(str(tmp_path / "e.blt*")):
+            os.unlink(path)
+    assert it.stdout.readline() == "ready\n"
+    it.stdin.write("5\n")
+    it.stdin.flush()
+    assert it.stdout.readline().split()[0] == "30"
+    it.stdin.close()
+    assert it.wait(timeout=60) == 0
+    it.stdout.close()
+    assert came
+
+
+def test_the_child_of_a_recorded_process_is_recorded_by_itself(byteledger, installed, running):
+    program = "import os, sys\nprint('ready', flush=True)\nsys.stdin.readline()\nchild = os.fork()\n" \
+              "if child:\n    print(child, flush=True)\n    sys.exit(os.waitpid(child, 0)[1])\n" \
+              "keep = []\nfor line in sys.stdin:\n    keep.extend(bytearray(50_000) for _ in range(int(line)))\n" \
+              "    print('done', flush=True)\nos._exit(0)\n"
+    it = running(installed("python3"), "-c", program, env={**os.environ, "PYTHONMALLOC": "malloc"})
+    recorder, path = it.begin()
+    child = int(it.say("fork"))
+    parent, it.pid = it.pid, child
+    assert data_words(child) # as its parent's were
+    own = str(it.folder / "child.blt")
+    second = subprocess.Popen([byteledger, "heap", "-p", str(child), "-q", "-o", own], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not os.path.exists(own):
+        assert time.monotonic() < deadline and second.poll() is None, second.stderr.read()
+        time.sleep(0.01)
+    time.sleep(0.5)
+    assert it.say("7") == "done"
+    second.send_signal(signal.SIGINT)
+    assert second.wait(timeout=60) == 0, second.stderr.read()
+    second.stderr.close()
+    assert data_words(child) == 0
+    it.pid = parent
+    assert it.say("9") == "done"
+    it.close()
+    assert recorder.wait(timeout=60) == 0
+    assert totals(byteledger, own, "--min-size", "50000", "--max-size", "50100")["allocations"] == 7
+    assert totals(byteledger, path, "--min-size", "50000", "--max-size", "50100")["allocations"] == 0
+
+
+def test_a_preloaded_program_can_be_recorded_again(byteledger, prog, tmp_path):
+    first = str(tmp_path / "first.blt")
+    it = subprocess.Popen([byteledger, "heap", "-q", "--duration", "300ms", "-o", first, "--", prog("injected"), "count"], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert it.stdout.readline() == "ready\n"
+    with open(f"/proc/{it.pid}/task/{it.pid}/children", encoding="ascii") as file:
+        pid = int(file.read().split()[0])
+    assert it.wait(timeout=60) == 0 # the recorder; the program goes on
+    path = str(tmp_path / "second.blt")
+    second = subprocess.Popen([byteledger, "heap", "-p", str(pid), "-q", "-o", path], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline and second.poll() is None, second.stderr.read()
+        time.sleep(0.01)
+    time.sleep(0.5)
+    it.stdin.write("100\n")
+    it.stdin.flush()
+    told = it.stdout.readline().split()
+    second.send_signal(signal.SIGINT)
+    assert second.wait(timeout=60) == 0, second.stderr.read()
+    second.stderr.close()
+    it.stdin.close()
+    it.stdout.close()
+    assert totals(byteledger, path)["allocations"] == int(told[0])
+
+
 # ---- who is refused ----
 
 
@@ -457,6 +535,16 @@ def test_who_gained_privileges_is_refused(byteledger, tmp_path, prog):
         it.stdout.close()
     finally:
         shutil.rmtree(folder)
+
+
+def test_another_users_process_is_refused(running, prog, byteledger, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    it = running(prog("injected"), "count")
+    done = subprocess.run([byteledger, "heap", "-p", str(it.pid), "-o", "/tmp/%p.blt"], capture_output=True, text=True, timeout=60, user=65534)
+    assert done.returncode == 1 and "Permission denied" in done.stderr and "hint: it belongs to user 0" in done.stderr, done
+    assert it.say(1)
+    it.close()
 
 
 def test_who_is_recorded_already_is_refused(running, prog, byteledger, tmp_path):
