@@ -50,10 +50,11 @@ EXPORT int pkey_mprotect(void *at, size_t bytes, int prot, int key)
 {
 	int rc;
 	if (key > 0 && stacks_change((uint64_t)at, bytes)) {
-		uint32_t top = __atomic_load_n(&process.slot_top, __ATOMIC_ACQUIRE);
-		for (uint32_t i = 0; i < top; i++)
-			unwind_stack_keyed((struct unwind_thread *)((char *)process.heap +
-								    process.slots[i].scratch_off));
+		for (uint32_t i = 0, count = stepper_count(); i < count; i++) {
+			struct unwind_thread *stepper = stepper_at(i);
+			if (stepper)
+				unwind_stack_keyed(stepper);
+		}
 	}
 	CHANGING(at, bytes,
 		 next.pkey_mprotect ? next.pkey_mprotect(at, bytes, prot, key)

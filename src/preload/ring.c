@@ -419,6 +419,8 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		t->stamped_at = t->head;
 		stamped = 1;
 	}
+	if (t->walker && unlikely(t->more || unwind_crowded(t->walker)))
+		thread_memory(t);
 	int unnamed = t->unnamed;
 	if (unnamed) {
 		put_raw(t, (uint64_t)t->tid << 8 | WIRE_THREAD);

@@ -22,6 +22,7 @@
 #include "preload/libc.h"
 #include "preload/log.h"
 #include "preload/modules.h"
+#include "preload/more.h"
 #include "preload/next.h"
 #include "preload/options.h"
 #include "preload/patched.h"
@@ -226,7 +227,7 @@ static void attach(struct wire_heap_header *heap)
 static int prepare(struct wire_heap_header *heap)
 {
 	take_heap(heap);
-	uint64_t bytes = unwind_process_bytes();
+	uint64_t bytes = unwind_process_bytes() + more_bytes();
 	void *memory = own_memory(bytes);
 	if (!memory)
 		return 0;
@@ -370,6 +371,7 @@ void start_child(struct thread *t)
 	modules_forked();
 	next_forked();
 	thread_forked();
+	more_forked();
 	if ((word & MODE_MASK) == MODE_IDLE) {
 		/* another thread may have been about to start here, or may have started since */
 		if (process.heap)
@@ -396,7 +398,7 @@ void start_child(struct thread *t)
 	process.slot_hint = 0;
 	process.slot_top = 0;
 	process.forks = 0;
-	own_range_add(process.unwind, unwind_process_bytes());
+	own_range_add(process.unwind, unwind_process_bytes() + more_bytes());
 	unwind_process_forked(process.unwind);
 	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
 	if (!heap->attached)

@@ -11,6 +11,7 @@
 
 #include "preload/libc.h"
 #include "preload/modules.h"
+#include "preload/more.h"
 #include "preload/next.h"
 #include "preload/note.h"
 #include "preload/ring.h"
@@ -100,6 +101,7 @@ static void slot_release(struct thread *t)
 {
 	struct wire_heap_slot *slot = t->slot;
 	uint32_t at = (uint32_t)(slot - process.slots);
+	more_give(t);
 	t->slot = NULL;
 	t->unwind = t->walker = NULL;
 	t->ring = NULL;
@@ -166,9 +168,10 @@ int thread_key_give(void)
 
 static void unwind_start(struct thread *t)
 {
-	t->walker = unwind_thread_init((char *)process.heap + t->slot->scratch_off,
-				       t->slot->scratch_bytes, process.unwind, t->stack_lo,
-				       t->stack_hi);
+	void *more = more_of(t);
+	t->walker = unwind_thread_init(more ? more : (char *)process.heap + t->slot->scratch_off,
+				       more ? MORE_PIECE : t->slot->scratch_bytes, process.unwind,
+				       t->stack_lo, t->stack_hi);
 	if (!no_calls())
 		unwind_stack_doubt(t->walker);
 	t->unwind = process.sample_bytes || process.closes ? NULL : t->walker;
@@ -246,6 +249,27 @@ COLD void stack_grew(struct thread *t, uint64_t sp)
 		unwind_start(t);
 }
 
+void thread_memory(struct thread *t)
+{
+	if (more_look(t))
+		unwind_start(t);
+}
+
+uint32_t stepper_count(void)
+{
+	return __atomic_load_n(&process.slot_top, __ATOMIC_ACQUIRE) + MORE_PIECES;
+}
+
+struct unwind_thread *stepper_at(uint32_t i)
+{
+	if (i < MORE_PIECES)
+		return more_at(i);
+	const struct wire_heap_slot *slot = &process.slots[i - MORE_PIECES];
+	if (!__atomic_load_n(&slot->owner, __ATOMIC_RELAXED))
+		return NULL;
+	return (struct unwind_thread *)((char *)process.heap + slot->scratch_off);
+}
+
 int stacks_change(uint64_t at, uint64_t bytes)
 {
 	struct wire_heap_header *heap = process.heap;
@@ -257,12 +281,10 @@ int stacks_change(uint64_t at, uint64_t bytes)
 	at &= ~4095UL;
 	if (__builtin_add_overflow(at, bytes, &hi))
 		hi = UINT64_MAX;
-	uint32_t top = __atomic_load_n(&process.slot_top, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i < top; i++) {
-		struct wire_heap_slot *slot = &process.slots[i];
-		if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED))
-			told |= unwind_stack_changed(
-				(struct unwind_thread *)((char *)heap + slot->scratch_off), at, hi);
+	for (uint32_t i = 0, count = stepper_count(); i < count; i++) {
+		struct unwind_thread *stepper = stepper_at(i);
+		if (stepper)
+			told |= unwind_stack_changed(stepper, at, hi);
 	}
 	if (!told)
 		return 0;

@@ -94,6 +94,8 @@ struct thread {
 	uint8_t own;
 	/* key destructor rounds seen */
 	uint8_t rounds;
+	/* 1 + the piece of memory that its stepper has besides the slot's (more.h) */
+	uint8_t more;
 	/* nothing more to be found below @stack_lo */
 	uint8_t stack_floor;
 	/* WIRE_THREAD to write before the next record: the slot had another owner */
@@ -173,6 +175,19 @@ void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
  * trusts.
  */
 int stacks_change(uint64_t at, uint64_t bytes) HIDDEN;
+
+/**
+ * thread_memory() - between captures: the stepper's memory, if the thread met more stacks than it
+ * has room for.
+ */
+void thread_memory(struct thread *t) HIDDEN COLD;
+
+/**
+ * stepper_at() - the memory of some thread's stepper, or what was one; NULL: nobody's. @i: up to
+ * stepper_count(). Any thread.
+ */
+struct unwind_thread *stepper_at(uint32_t i) HIDDEN;
+uint32_t stepper_count(void) HIDDEN;
 
 /** thread_end() - the key's destructor. */
 void thread_end(void *arg) HIDDEN;

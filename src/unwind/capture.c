@@ -447,7 +447,7 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 	}
 	t->stack_lo = stack_lo;
 	t->stack_hi = t->used_lo = t->trust_hi = stack_hi;
-	t->doubt = t->careful = t->verify = t->keyed = 0;
+	t->doubt = t->careful = t->verify = t->keyed = t->crowded = 0;
 	t->checked_hi = UINT64_MAX;
 	t->base = stack_hi - (1ull << 32);
 	t->taken = t->found = t->sparse = 0;
@@ -503,6 +503,11 @@ void unwind_stack_keyed(struct unwind_thread *t)
 {
 	if (t->magic == THREAD_MAGIC)
 		__atomic_store_n(&t->keyed, 1, __ATOMIC_RELEASE);
+}
+
+int unwind_crowded(const struct unwind_thread *t)
+{
+	return t->crowded != 0;
 }
 
 void unwind_thread_stats(const struct unwind_thread *thread, struct unwind_stats *stats)

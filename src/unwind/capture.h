@@ -187,6 +187,12 @@ void unwind_stack_ask(struct unwind_thread *thread, uint64_t sp);
  */
 void unwind_stack_doubt(struct unwind_thread *thread);
 
+/**
+ * unwind_crowded() - since unwind_thread_init() @thread met more stacks than its memory holds. Same
+ * thread.
+ */
+int unwind_crowded(const struct unwind_thread *thread);
+
 /** unwind_forget() - drop everything this thread remembers. O(1). */
 void unwind_forget(struct unwind_thread *thread);
 

@@ -15,6 +15,7 @@
 
 static void area_round(struct unwind_thread *t)
 {
+	t->crowded = 1;
 	t->lap = t->area_end = t->lap + t->area_units;
 	t->sparse = !t->sparse && t->found < t->taken / FOUND_SHARE;
 	t->taken = t->found = 0;

@@ -284,6 +284,8 @@ struct unwind_thread {
 	uint32_t doubt;
 	/* it has happened before: pages are asked for as the stack grows */
 	uint32_t careful;
+	/* more stacks came than there is room for */
+	uint32_t crowded;
 	/* the next look at the stack asks for all pages */
 	uint32_t verify;
 	/* see unwind_stack_keyed() */
