@@ -39,7 +39,7 @@ struct crowd {
 	/* what each process held, by pid */
 	struct past past;
 	enum sort sort;
-	int up, holds, help, finding;
+	int up, sorted, holds, help, finding;
 	struct list list;
 	char find[FIND_MAX + 1], said[160];
 	struct grid grid;
@@ -235,7 +235,7 @@ static void put_help(struct grid *grid)
 	static const char *const lines[] = {
 		"arrows PgUp PgDn Home End   move",
 		"Enter                       its screens: mappings, heap, balance; 1 q come back",
-		"s S                         sort by RSS, change, peak, name; the other way",
+		"s S                         sort by RSS, change, peak, name, again: other way",
 		"/                           only those with that in their names, or that PID",
 		"d                           changes are told from now on",
 		"Space                       hold what is shown, or go on",
@@ -312,8 +312,10 @@ static int take_key(struct crowd *c, int key)
 		return 0;
 	}
 	switch (key) {
-	case 's':
-		c->sort = (c->sort + 1) % SORTS;
+	case 's': /* by the next column; again: the other way round */
+		if (!(c->up = c->sorted && !c->up))
+			c->sort = (c->sort + 1) % SORTS;
+		c->sorted = 1;
 		arrange(c);
 		break;
 	case 'S':

@@ -168,48 +168,145 @@ static uint32_t open_hot_path(struct heap_view *v, uint32_t from)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+#define SMALL_OF_ALL 1000  /* a child that holds less of the whole, */
+#define SMALL_OF_PARENT 20 /* and less of its parent, is put together with others like it, */
+#define SMALL_LEAST 3      /* where there are so many */
+
+/* The row of a parent's small children: open, they stand there one by one. */
+static uint64_t key_of_small(const struct fold_pick *parent)
+{
+	return parent->key ^ 0x9e3779b97f4a7c15ull;
+}
+
+/** struct level - the children of a pick. */
+struct level {
+	/* first pick behind all that is below it; its last child that has a row */
+	uint32_t end, last;
+	/* children, those that are small, and those put together, with what they hold */
+	uint32_t picked, small, smaller;
+	uint64_t sum;
+	/* of its small ones one is what the reader looks for */
+	int found;
+};
+
+static int is_small(const struct heap_view *v, const struct fold_pick *pick)
+{
+	const struct fold_pick *parent = &v->picks.all[pick->parent];
+	return pick->total < v->whole / SMALL_OF_ALL &&
+	       pick->total < parent->total / SMALL_OF_PARENT;
+}
+
+static int is_folded(const struct level *level)
+{
+	return level->small >= SMALL_LEAST;
+}
+
+/* Which children stand in one row, and what lies behind the costliest picks. */
+static void find_levels(const struct heap_view *v, struct level *levels)
+{
+	const struct fold_picks *p = &v->picks;
+	for (uint32_t i = p->count; i-- > 1;) {
+		struct level *up = &levels[p->all[i].parent];
+		if (levels[i].end < i + 1)
+			levels[i].end = i + 1;
+		if (up->end < levels[i].end)
+			up->end = levels[i].end;
+		up->picked++;
+		if (!is_small(v, &p->all[i]))
+			continue;
+		up->small++;
+		up->sum += p->all[i].total;
+		up->found |= heap_matches(v, &v->fold->frames[p->all[i].frame]);
+	}
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct level *level = &levels[i];
+		if (level->found || is_open(v, key_of_small(&p->all[i])) || !is_folded(level))
+			level->small = level->sum = 0;
+		level->smaller = level->small + p->all[i].children - level->picked;
+		level->sum += p->all[i].rest;
+	}
+	for (uint32_t i = 1; i < p->count; i++) {
+		struct level *up = &levels[p->all[i].parent];
+		/* one that has others behind it is no last one */
+		up->last = up->smaller ? UINT32_MAX : i;
+	}
+}
+
+static uint64_t guides_of(const struct heap_view *v, const struct level *levels, uint32_t from)
+{
+	const struct fold_pick *all = v->picks.all;
+	uint64_t guides = 0;
+	for (uint32_t up = from; up; up = all[up].parent)
+		if (all[up].depth >= 1 && all[up].depth <= 64 && levels[all[up].parent].last != up)
+			guides |= 1ull << (all[up].depth - 1);
+	return guides;
+}
+
+/* Behind all that is below @pick. */
+static void add_smaller(struct heap_view *v, const struct level *levels, uint32_t pick)
+{
+	const struct fold_pick *parent = &v->picks.all[pick];
+	v->rows[v->row_count++] = (struct heap_row){ .key = key_of_small(parent),
+						     .total = levels[pick].sum,
+						     .frame = parent->frame,
+						     .pick = pick,
+						     .smaller = levels[pick].smaller,
+						     .depth = (uint16_t)parent->depth,
+						     .opens = levels[pick].small != 0,
+						     .last = 1,
+						     .guides = guides_of(v, levels, pick) };
+}
+
 static int tree_rows(struct heap_view *v)
 {
 	const struct fold_picks *p = &v->picks;
 	uint8_t *hidden = calloc((size_t)p->count + 1, 1);
-	uint32_t *last = calloc((size_t)p->count + 1, sizeof(*last));
-	v->rows = calloc((size_t)p->count + 1, sizeof(*v->rows));
-	if (!hidden || !last || !v->rows) {
+	struct level *levels = calloc((size_t)p->count + 1, sizeof(*levels));
+	uint32_t up = 0; /* whose level it is */
+	v->rows = calloc(2 * (size_t)p->count + 1, sizeof(*v->rows));
+	if (!hidden || !levels || !v->rows) {
 		free(hidden);
-		free(last);
+		free(levels);
 		return -ENOMEM;
 	}
-	for (uint32_t i = 1; i < p->count; i++)
-		last[p->all[i].parent] = i;
-	for (uint32_t i = 1; i < p->count; i++) { /* 0 is the root */
+	find_levels(v, levels);
+	for (uint32_t i = 1; i <= p->count; i++) { /* 0 is the root */
 		const struct fold_pick *pick = &p->all[i];
+		/* levels that end here, the innermost first */
+		while (p->count && i >= levels[up].end) {
+			if (levels[up].smaller && !hidden[up] &&
+			    (!up || is_open(v, p->all[up].key)))
+				add_smaller(v, levels, up);
+			if (!up)
+				break;
+			up = p->all[up].parent;
+		}
+		if (i >= p->count)
+			break;
+		up = i;
 		int closed = pick->parent && !is_open(v, p->all[pick->parent].key);
-		hidden[i] = hidden[pick->parent] || closed;
+		int folded = levels[pick->parent].small && is_small(v, pick);
+		hidden[i] = hidden[pick->parent] || closed || folded;
 		if (hidden[i])
 			continue;
-		struct heap_row *row = &v->rows[v->row_count++];
-		*row = (struct heap_row){ .key = pick->key,
-					  .total = pick->total,
-					  .self = pick->self,
-					  .blocks = pick->blocks,
-					  .before = pick->base,
-					  .frame = pick->frame,
-					  .more = { pick->more[0], pick->more[1], pick->more[2],
-						    pick->more[3] },
-					  .pick = i,
-					  .depth = (uint16_t)(pick->depth ? pick->depth - 1 : 0),
-					  .opens = pick->children != 0,
-					  .is_open = is_open(v, pick->key),
-					  .last = last[pick->parent] == i };
-		uint64_t guides = 0;
-		for (uint32_t up = pick->parent; up; up = p->all[up].parent)
-			if (p->all[up].depth >= 1 && p->all[up].depth <= 64 &&
-			    last[p->all[up].parent] != up)
-				guides |= 1ull << (p->all[up].depth - 1);
-		row->guides = guides;
+		v->rows[v->row_count++] =
+			(struct heap_row){ .key = pick->key,
+					   .total = pick->total,
+					   .self = pick->self,
+					   .blocks = pick->blocks,
+					   .before = pick->base,
+					   .frame = pick->frame,
+					   .more = { pick->more[0], pick->more[1], pick->more[2],
+						     pick->more[3] },
+					   .pick = i,
+					   .depth = (uint16_t)(pick->depth ? pick->depth - 1 : 0),
+					   .opens = pick->children != 0,
+					   .is_open = is_open(v, pick->key),
+					   .last = levels[pick->parent].last == i,
+					   .guides = guides_of(v, levels, pick->parent) };
 	}
 	free(hidden);
-	free(last);
+	free(levels);
 	return 0;
 }
 
@@ -415,6 +512,10 @@ static int open_or_close(struct heap_view *v, int key, struct err *err)
 	v->list.has_key = 1;
 	v->touched = 1;
 	set_open(v, row->key, open);
+	if (!open) /* opened again, it begins with its large ones */
+		set_open(v, key_of_small(&v->picks.all[row->pick]), 0);
+	if (row->smaller) /* what stands there then; the cursor is on the first of them */
+		v->list.has_key = 0;
 	int rc = relayout(v, err);
 	return rc < 0 ? rc : 1;
 }
@@ -424,7 +525,8 @@ static void find(struct heap_view *v, int back)
 {
 	for (uint32_t i = 1; i <= v->row_count; i++) {
 		uint32_t row = (v->list.cursor + (back ? v->row_count - i : i)) % v->row_count;
-		if (heap_matches(v, &v->fold->frames[v->rows[row].frame])) {
+		if (!v->rows[row].smaller &&
+		    heap_matches(v, &v->fold->frames[v->rows[row].frame])) {
 			go_to(v, row);
 			return;
 		}
@@ -435,10 +537,14 @@ static int type_find(struct heap_view *v, int key)
 {
 	if (key == PAINT_ENTER || key == PAINT_ESCAPE) {
 		v->finding = 0;
-		if (key == PAINT_ESCAPE)
+		if (key == PAINT_ESCAPE) {
 			v->find[v->find_len = 0] = 0;
-		else if (v->row_count)
-			find(v, 0);
+		} else if (v->row_count) {
+			/* what was put together with others may be what is looked for */
+			struct err none = { 0 };
+			if (relayout(v, &none) == 0 && v->row_count)
+				find(v, 0);
+		}
 	} else if (key == PAINT_BACKSPACE) {
 		while (v->find_len && ((unsigned char)v->find[--v->find_len] & 0xc0) == 0x80)
 			;
@@ -483,7 +589,7 @@ static void to_peak(struct heap_view *v)
 static void add_step(struct heap_view *v, enum fold_op op)
 {
 	const struct heap_row *row = row_under(v);
-	if (!row || v->step_count == HEAP_STEPS_MAX)
+	if (!row || row->smaller || v->step_count == HEAP_STEPS_MAX)
 		return;
 	const struct fold_frame *f = &v->fold->frames[row->frame];
 	v->steps[v->step_count] = (struct fold_step){ .op = op, .key = f->key };
@@ -602,8 +708,10 @@ int heap_view_key(struct heap_view *v, int key, struct err *err)
 		v->touched = 0;
 		heap_drop_trail(v);
 		break;
-	case 's':
-		next_sort(v);
+	case 's': /* by the next column; again: the other way round */
+		if (!(v->ascending = v->sorted && !v->ascending))
+			next_sort(v);
+		v->sorted = 1;
 		break;
 	case 'S':
 		v->ascending = !v->ascending;

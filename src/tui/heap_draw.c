@@ -65,6 +65,29 @@ static void put_spark(const struct heap_view *v, struct grid *grid, unsigned col
 	grid_spark(grid, 0, column, columns, high, columns);
 }
 
+/* The last moment that was marked by then, and how many there were. */
+static void put_mark(const struct heap_view *v, struct grid *grid, unsigned at, unsigned right)
+{
+	const struct marks *marks = prof_marks(v->prof);
+	uint64_t end = v->time_ns ? v->time_ns : v->totals.runtime_ns;
+	uint32_t count = marks->count;
+	char x[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	while (count && marks->at[count - 1].time_ns > end)
+		count--;
+	if (!count)
+		return;
+	const struct mark *last = &marks->at[count - 1];
+	buf_printf(&text, "  %smark %llu", grid->ascii ? "" : "▽ ",
+		   (unsigned long long)last->value);
+	buf_printf(&text, " at %s", text_duration(x, last->time_ns));
+	if (count > 1)
+		buf_printf(&text, ", %u in all", count);
+	/* all of it or nothing */
+	if (at + grid_width(grid, buf_cstr(&text)) <= right)
+		grid_put(grid, 0, at, right - at, GRID_PLAIN, buf_cstr(&text));
+}
+
 static void put_first_line(const struct heap_view *v, struct grid *grid)
 {
 	char x[TEXT_NUMBER_MAX];
@@ -92,8 +115,10 @@ static void put_first_line(const struct heap_view *v, struct grid *grid)
 	if (v->totals.lost_events) {
 		buf_clear(&text);
 		buf_printf(&text, "  lost %s", text_count(x, v->totals.lost_events));
-		grid_put(grid, 0, at, right > at ? right - at : 0, GRID_WARN, buf_cstr(&text));
+		at += grid_put(grid, 0, at, right > at ? right - at : 0, GRID_WARN,
+			       buf_cstr(&text));
 	}
+	put_mark(v, grid, at, right);
 }
 
 static const char *by_name(enum view_by by)
@@ -130,8 +155,9 @@ static void put_second_line(const struct heap_view *v, struct grid *grid)
 	if (v->holds)
 		buf_puts(&text, " · held: Space goes on");
 	buf_printf(&text, " · %s", v->opt.when);
-	if (v->screen == HEAP_TABLE && sorts[v->sort])
-		buf_printf(&text, " · by %s", sorts[v->sort]);
+	if (v->screen == HEAP_TABLE && (sorts[v->sort] || v->ascending))
+		buf_printf(&text, " · by %s%s", sorts[v->sort] ? sorts[v->sort] : "total",
+			   v->ascending ? ", other way" : "");
 	grid_put(grid, 1, 0, room, v->holds || v->step_count ? GRID_WARN : GRID_PLAIN,
 		 buf_cstr(&text));
 	grid_put_right(grid, 1, grid->columns, grid->columns - room, GRID_PLAIN, buf_cstr(&right));
@@ -252,6 +278,25 @@ static void put_more(const struct heap_view *v, struct grid *grid, const struct 
 	}
 }
 
+/* A parent's small children: they have a sum. */
+static void put_smaller(struct grid *grid, const struct layout *l, const struct heap_row *row,
+			unsigned line)
+{
+	const struct {
+		unsigned end, width;
+	} columns[] = { { l->self, VALUE },          { l->change, CHANGE }, { l->blocks, VALUE },
+			{ l->temporary, TEMPORARY }, { l->peak, VALUE },    { l->rate, VALUE } };
+	char name[48];
+	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+		if (columns[i].end)
+			grid_put_right(grid, line, columns[i].end, columns[i].width, GRID_FAINT,
+				       "-");
+	unsigned at = put_guides(row, grid, line, l->name);
+	snprintf(name, sizeof(name), "%s %u smaller", grid->ascii ? "..." : "…", row->smaller);
+	if (at < l->end)
+		grid_put(grid, line, at, l->end - at, GRID_FAINT, name);
+}
+
 static void put_row(const struct heap_view *v, struct grid *grid, const struct layout *l,
 		    const struct heap_row *row, unsigned line)
 {
@@ -261,6 +306,10 @@ static void put_row(const struct heap_view *v, struct grid *grid, const struct l
 	if (l->share)
 		grid_put_right(grid, line, l->share, SHARE, GRID_FAINT,
 			       text_percent(x, row->total, v->whole));
+	if (row->smaller) {
+		put_smaller(grid, l, row, line);
+		return;
+	}
 	if (l->self)
 		grid_put_right(grid, line, l->self, VALUE, GRID_PLAIN,
 			       figure(x, v->opt.cost, row->self));
@@ -363,6 +412,13 @@ static void put_detail(const struct heap_view *v, struct grid *grid, unsigned li
 		grid_put(grid, line, 0, grid->columns, GRID_WARN, v->said);
 	if (!row || v->said[0])
 		return;
+	if (row->smaller) {
+		buf_printf(&text, "%u that hold less each: %s of all%s", row->smaller,
+			   text_percent(x, row->total, v->whole),
+			   row->opens ? " · Enter shows them" : "");
+		grid_put_end(grid, line, 0, grid->columns, GRID_FAINT, buf_cstr(&text));
+		return;
+	}
 	const struct fold_frame *f = &v->fold->frames[row->frame];
 	if (f->module)
 		buf_printf(&text, f->offset ? "%s+0x%llx" : "%s", f->module,
@@ -413,7 +469,7 @@ static void put_help(struct grid *grid)
 		"i h                         allocating functions first; hot path",
 		"f -                         only through this function; without it",
 		"Backspace                   undo that",
-		"s S                         sort the table; the other way round",
+		"s S                         sort by the next column, again: the other way",
 		"/ n N                       find a name, next, previous",
 		"d                           changes are told from now on",
 		"Space                       hold what is shown, or go on",

@@ -47,8 +47,11 @@ struct heap_row {
 	uint64_t before;
 	uint64_t more[HEAP_MORE];
 	uint32_t frame;
-	/* of the tree */
-	uint32_t pick;
+	/*
+	 * of the tree; with @smaller it is no node but so many children of @pick, put together:
+	 * total is their sum, and nothing else is told
+	 */
+	uint32_t pick, smaller;
 	uint16_t depth;
 	/* last: of its parent's children that are shown */
 	uint8_t opens, is_open, last;
@@ -91,7 +94,7 @@ struct heap_view {
 
 	enum heap_screen screen;
 	enum heap_sort sort;
-	int ascending, holds, help;
+	int ascending, sorted, holds, help;
 	/* the reader opened or closed something: nothing opens by itself */
 	int touched;
 	struct heap_row *rows;

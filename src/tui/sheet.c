@@ -373,8 +373,9 @@ static int take(struct sheet_view *v, int key)
 	case ' ':
 		v->holds = !v->holds;
 		return 0;
-	case 's':
-		next_sort(v);
+	case 's': /* by the next column; again: the other way round */
+		if (!(v->ascending = v->sorted && !v->ascending))
+			next_sort(v);
 		return lay_out(v);
 	case 'S':
 		v->sorted = 1;

@@ -258,7 +258,7 @@ static void put_help(const struct sheet_frame *f, struct grid *grid)
 	static const char *const lines[] = {
 		"arrows PgUp PgDn Home End   move",
 		"Enter right left            open and close a row; left of a closed one: up",
-		"s S                         sort by next column, change, name; the other way",
+		"s S                         sort by next column, change, name, again: other way",
 		"/                           only rows that have a text",
 		"d                           changes are told from now, from this moment on",
 		"Space                       hold what is shown, or go on",

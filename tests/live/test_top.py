@@ -128,6 +128,82 @@ def test_the_table_counts_a_function_once_and_merges_as_asked(byteledger, record
     top.until("ended with 0")
 
 
+MANY = """#include <stdlib.h>
+#define F(n) __attribute__((noinline)) void *tiny##n(void) { return malloc(100 + n); }
+#define ALL(X) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)
+ALL(F)
+extern void byteledger_heap_set_marker(unsigned) __attribute__((weak));
+#define C(n) keep[k++] = tiny##n();
+void *keep[100];
+int k;
+__attribute__((noinline)) void *large(void) { return calloc(1, 3 << 20); }
+__attribute__((noinline)) void *medium(void) { return calloc(1, 1 << 20); }
+int main(void)
+{
+	keep[k++] = medium();
+	ALL(C)
+	if (byteledger_heap_set_marker) {
+		byteledger_heap_set_marker(7);
+		byteledger_heap_set_marker(23);
+	}
+	keep[k++] = large();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def many(byteledger, tmp_path_factory, installed):
+    path = tmp_path_factory.mktemp("many")
+    (path / "m.c").write_text(MANY)
+    subprocess.run([installed("cc"), "-g", "-O0", "-o", str(path / "m"), str(path / "m.c")], check=True)
+    subprocess.run([byteledger, "run", "-q", "-o", str(path / "m.blt"), "--", str(path / "m")], check=True, timeout=60)
+    return str(path / "m.blt")
+
+
+@pytest.mark.parametrize("locale, dots", [("C.UTF-8", "…"), ("C", "...")])
+def test_small_callees_are_one_row_with_their_sum(byteledger, many, terminal, locale, dots):
+    """Ten functions that hold a thousandth together do not push the others off the screen; Enter shows them, a search finds them."""
+    top = terminal(byteledger, "top", many, columns=80, locale=locale)
+    row = row_of(top.until("10 smaller"), f"{dots} 10 smaller")
+    assert row.split()[:5] == ["1.12", "KiB", "<0.1", "%", "-"], row  # 10 x 100 + 10 + ... + 19
+    assert not any("tiny" in line for line in top.grid())
+    top.keys("End")
+    top.until("10 that hold less each: <0.1 % of all")
+    top.keys("Enter")
+    shown = top.until("tiny10")
+    assert sum("tiny" in line for line in shown) == 10 and not any("smaller" in line for line in shown)
+    # whoever closes the caller finds it as it was at first
+    top.keys("Left", "Left", "Right")
+    top.until("10 smaller")
+    top.keys("/", *"tiny14", "Enter")
+    top.until("● tiny14" if dots == "…" else "* tiny14")
+    top.keys("q")
+    top.until("ended with 0")
+
+
+def test_marks_stand_in_the_head_by_the_moment(byteledger, many, terminal):
+    top = terminal(byteledger, "top", many, columns=120)
+    top.until("▽ mark 23 at")
+    assert ", 2 in all" in top.grid()[0]
+    top.keys("q")
+    top.until("ended with 0")
+
+
+def test_a_table_is_sorted_by_the_next_column_and_then_the_other_way(byteledger, many, terminal):
+    top = terminal(byteledger, "top", many, columns=80)
+    top.until("10 smaller")
+    top.keys("4")
+    top.until("s:sort")
+    assert "· by" not in top.grid()[1]
+    for said in ("· by self", "· by self, other way", "· by name", "· by name, other way", "· whole recording", "· by total, other way", "· by self"):
+        top.keys("s")
+        head = top.until(said)[1]
+        assert ("other way" in said) == ("other way" in head), head
+    assert row_of(top.grid(), "large").split()[:2] == ["3.00", "MiB"]
+    top.keys("q")
+    top.until("ended with 0")
+
+
 @pytest.mark.parametrize("columns, heads", [
     (60, "PEAK FUNCTION"), (80, "PEAK % SELF FUNCTION"), (120, "PEAK % SELF BLOCKS TEMP % FUNCTION"),
     (200, "PEAK % SELF BLOCKS TEMP % LIVE RATE/s FUNCTION CALL PATH, INNERMOST FIRST")])

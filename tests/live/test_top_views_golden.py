@@ -18,7 +18,7 @@ FOLDER = Path(ROOT) / "tests" / "golden" / "top-views"
 SCREENS = {
     "recording": [
         ("maps", [], "MAPPED BY"), ("balance", ["2"], "LINE OF THE BALANCE"), ("its stacks", ["Right"], "▾ heap-live"),
-        ("tree", ["3"], "by function"), ("table", ["4"], "of 8.00 MiB"), ("growth", ["5"], "VERDICT"), ("growth by name", ["s", "s"], "by name"),
+        ("tree", ["3"], "by function"), ("table", ["4"], "of 8.00 MiB"), ("growth", ["5"], "VERDICT"), ("growth by name", ["s"] * 3, "by name"),
         ("pages", ["7"], "WHO TOUCHED"), ("found", ["/", *"leak", "Enter"], '"leak"'), ("none such", ["8"], "sample -p PID --serve"), ("help", ["2", "?"], "hold what is shown")],
     "process": [
         ("classes", [], "CLASS OF MEMORY"), ("its labels", ["Right"], "▾"), ("mappings", ["6"], "MAPPING"), ("threads", ["v"], "STACK RSS"), ("allocators", ["v"], "ALLOCATOR"),
