@@ -11,7 +11,7 @@ _byteledger_words() {
 	*" --cost") echo peak allocations allocated temporary leaked live ;;
 	"export --to") echo folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl ;;
 	"net --format") echo jsonl json table ;;
-	"diff --format") echo text json folded ;;
+	"diff --format") echo text json folded pprof ;;
 	"report --format" | "regions --format") echo text json csv ;;
 	*" --format" | "info -f") echo text json ;;
 	*" --on-full") echo wait limit drop ;;

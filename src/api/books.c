@@ -292,7 +292,7 @@ static int add_folder(struct books *b, const char *path, struct err *err)
 	}
 	free(entries);
 	if (rc == 0 && b->count == before) {
-		err_set(err, -ENOENT, "there is no recording in the folder '%s'", path);
+		err_set(err, -ENOMSG, "there is no recording in the folder '%s'", path);
 		return err_hint(err, "'byteledger run -- PROGRAM' makes one");
 	}
 	return rc;

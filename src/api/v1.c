@@ -450,7 +450,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	if (about_live && route->answer != v1_explain && route->answer != v1_events &&
 	    !(route->answer == v1_timeline && v1->lives[call.source - V1_LIVE_FIRST].timeline)) {
 		rc = err_set(&err, -ENOENT, "source %llu is no recording",
-			     (unsigned long long)call.ask.source);
+			     (unsigned long long)call.source);
 	} else if (route->words & ASK_SRC && !about_live && call.source >= shelf_count(v1->shelf) &&
 		   (call.ask.source_given || route->answer != v1_events)) {
 		rc = err_set(&err, -ENOENT, "there is no source %llu: there are %zu",
@@ -477,7 +477,10 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 
 static void serve_openapi(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
-	(void)ctx, (void)request;
+	static const char *const none[] = { NULL };
+	(void)ctx;
+	if (http_request_only(request, none, reply) < 0)
+		return;
 	buf_put(&reply->body, byteledger_openapi, sizeof(byteledger_openapi) - 1);
 }
 

@@ -204,7 +204,10 @@ int v1_pprof_allocs(struct v1_call *call, struct err *err)
 
 void v1_pprof_index(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
+	static const char *const none[] = { NULL };
 	(void)ctx;
+	if (http_request_only(request, none, reply) < 0)
+		return;
 	if (*http_request_tail(request)) {
 		http_reply_error(reply, 404, "there are the profiles 'heap' and 'allocs'");
 		return;

@@ -12,7 +12,7 @@
 #include "out/fit.h"
 #include "query/limits.h"
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_FOLDED };
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_FOLDED, FORMAT_PPROF };
 
 struct side {
 	/* as typed: FILE or FILE@TIME */
@@ -38,7 +38,7 @@ enum { OPT_FORMAT = 256, OPT_FAIL_IF };
 
 static const struct argp_option options[] = {
 	{ "format", OPT_FORMAT, "WORD", 0,
-	  "text (default), json, or folded: lines of difference flame graphs", 3 },
+	  "text (default), json, folded (lines of difference flame graphs), or pprof", 3 },
 	{ "fail-if", OPT_FAIL_IF, "RULE", 0,
 	  "End with status 3 where it is true: growth>5%, growth>10M (repeatable)", 3 },
 	{ 0 },
@@ -55,7 +55,7 @@ static int take_side(struct diff *d, const char *word, struct err *err)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct diff *d = state->input;
-	static const char *const formats[] = { "text", "json", "folded" };
+	static const char *const formats[] = { "text", "json", "folded", "pprof" };
 	int rc = 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -138,6 +138,8 @@ static int print(struct diff *d, const struct comparison *c, const struct out_op
 		return out_compare_json(stdout, base, prof, c, &names, opt, &d->err);
 	case FORMAT_FOLDED:
 		return out_compare_folded(stdout, c, &d->err);
+	case FORMAT_PPROF:
+		return out_pprof_since(stdout, base, prof, opt, &d->err);
 	default:
 		return out_compare_text(stdout, base, prof, c, &names, opt, &d->err);
 	}
@@ -159,7 +161,7 @@ static int compare(struct diff *d)
 	if (!skip)
 		return cmd_fail(&d->err);
 	struct out_opt opt = {
-		.by = d->selection.by,
+		.by = d->format == FORMAT_FOLDED ? VIEW_BY_STACK : d->selection.by,
 		.cost = d->selection.cost_given ? d->selection.cost
 			: moments               ? VIEW_COST_LIVE
 						: VIEW_COST_PEAK,
@@ -170,8 +172,6 @@ static int compare(struct diff *d)
 		.selection = select_words(&d->selection),
 	};
 	struct view_opt view = out_view(&opt);
-	if (d->format == FORMAT_FOLDED)
-		view.by = VIEW_BY_STACK;
 	CLEANUP(comparison_freep)
 	struct comparison *c = comparison_new(d->sides[0].prof, d->sides[1].prof, &view,
 					      d->format == FORMAT_FOLDED, &d->err);

@@ -70,6 +70,12 @@ int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct
 int out_folded(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+/**
+ * out_pprof_since() - the same with what @base (NULL: nothing) holds taken away, as pprof's own
+ * -diff_base does: samples below zero with the label pprof::base.
+ */
+int out_pprof_since(FILE *to, const struct prof *base, const struct prof *prof,
+		    const struct out_opt *opt, struct err *err);
 int out_speedscope(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 
 /*

@@ -28,6 +28,7 @@ typedef Perftools__Profiles__Location Location;
 typedef Perftools__Profiles__Line Line;
 typedef Perftools__Profiles__Function Function;
 typedef Perftools__Profiles__ValueType ValueType;
+typedef Perftools__Profiles__Label Label;
 
 /** struct vec - a growing array of pointers, as protobuf-c wants its repeated messages. */
 struct vec {
@@ -58,6 +59,8 @@ struct pprof {
 	/* locations of one stack */
 	uint64_t *ids;
 	size_t id_cap;
+	/* of samples that are taken away, as pprof itself calls it; NULL: they are added */
+	Label *base;
 	/* out of memory: sticky, asked once */
 	int failed;
 };
@@ -322,8 +325,11 @@ static int add_sample(void *ctx, const struct view_row *row)
 						 cost->temporary };
 	int64_t values[SAMPLE_TYPES];
 	for (size_t i = 0; i < SAMPLE_TYPES; i++)
-		values[i] = of_type[i] > INT64_MAX ? INT64_MAX : (int64_t)of_type[i];
+		values[i] = (of_type[i] > INT64_MAX ? INT64_MAX : (int64_t)of_type[i]) *
+			    (p->base ? -1 : 1);
 	perftools__profiles__sample__init(&sample);
+	sample.n_label = p->base != NULL;
+	sample.label = &p->base;
 	sample.n_location_id = collect(p, row->stack);
 	sample.location_id = p->ids;
 	sample.n_value = SAMPLE_TYPES;
@@ -396,7 +402,37 @@ static int pack(struct pprof *p, Profile *profile)
 	return rc;
 }
 
+static int add_samples(struct pprof *p, const struct out_opt *opt, struct err *err)
+{
+	return view_each(p->prof, &(struct view_opt){ .cost = opt->cost, .limit = opt->limit },
+			 add_sample, p, err);
+}
+
+/* The same of what it is compared with, below zero; its rows are others. */
+static int take_away(struct pprof *p, const struct prof *base, const struct out_opt *opt,
+		     struct err *err)
+{
+	p->prof = base;
+	idtab_fini(&p->location_tab);
+	p->location_tab = (struct idtab){ 0 };
+	free(p->mapping_of);
+	p->mapping_of = calloc(prof_module_count(base) + 1, sizeof(*p->mapping_of));
+	p->base = take(p, sizeof(*p->base));
+	if (!p->mapping_of || !p->base)
+		return -ENOMEM;
+	perftools__profiles__label__init(p->base);
+	p->base->key = string_index(p, "pprof::base");
+	p->base->str = string_index(p, "true");
+	return add_samples(p, opt, err);
+}
+
 int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
+{
+	return out_pprof_since(to, NULL, prof, opt, err);
+}
+
+int out_pprof_since(FILE *to, const struct prof *base, const struct prof *prof,
+		    const struct out_opt *opt, struct err *err)
 {
 	struct pprof p = { .prof = prof };
 	Profile profile;
@@ -432,8 +468,9 @@ int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, stru
 	if (rc == 0 && !(p.gzip = zstream_writer(to, ZSTREAM_GZIP, err)))
 		rc = err->code;
 	if (rc == 0)
-		rc = view_each(prof, &(struct view_opt){ .cost = opt->cost, .limit = opt->limit },
-			       add_sample, &p, err);
+		rc = add_samples(&p, opt, err);
+	if (rc == 0 && base)
+		rc = take_away(&p, base, opt, err);
 	if (rc == 0)
 		rc = pack(&p, &profile);
 	if (p.gzip && fclose(p.gzip) != 0 && rc == 0)

@@ -22,6 +22,8 @@ struct parts {
 	size_t count, room;
 	/* what rows are sorted by */
 	int inclusive;
+	/* builds of one program may have names of their own */
+	struct view_programs programs;
 };
 
 static int add(struct parts *parts, const struct part *part)
@@ -38,22 +40,28 @@ static int add(struct parts *parts, const struct part *part)
 	return 0;
 }
 
+static const char *module_of(const struct parts *parts, int side, const struct view_frame *f)
+{
+	return side ? f->module : view_program_module(&parts->programs, f->module);
+}
+
 /* What a frame is in both builds: its function; its module where it has no name. */
-static uint64_t frame_key(const struct view_frame *frame)
+static uint64_t frame_key(const struct parts *parts, int side, const struct view_frame *frame)
 {
 	static const struct view_frame nothing;
 	const struct view_frame *f = frame ? frame : &nothing;
-	return f->function ? view_key_function(f->module, f->function, 0)
-			   : view_key_function(f->module, "", 0);
+	const char *module = module_of(parts, side, f);
+	return view_key_function(module, f->function ? f->function : "", 0);
 }
 
-static uint64_t group_key(const struct view_frame *f, enum view_by by)
+static uint64_t group_key(const struct parts *parts, int side, const struct view_frame *f,
+			  enum view_by by)
 {
 	char line[24];
 	uint64_t key;
 	switch (by) {
 	case VIEW_BY_MODULE:
-		return view_key_function(f->module, "", 0);
+		return view_key_function(module_of(parts, side, f), "", 0);
 	case VIEW_BY_FILE:
 	case VIEW_BY_LINE:
 		if (!f->file)
@@ -66,7 +74,7 @@ static uint64_t group_key(const struct view_frame *f, enum view_by by)
 	default:
 		break;
 	}
-	return frame_key(f);
+	return frame_key(parts, side, f);
 }
 
 /* ---- call paths ------------------------------------------------------------------------------ */
@@ -83,7 +91,7 @@ static int add_stack(struct parts *parts, const struct prof *prof, int side, uin
 	size_t count = view_frames(prof, id, frames, FRAMES_AT_A_TIME, &stop);
 	uint64_t key = VIEW_KEY_ROOT, last = 0;
 	for (size_t i = count; i-- > 0;) {
-		uint64_t frame = frame_key(&frames[i]);
+		uint64_t frame = frame_key(parts, side, &frames[i]);
 		/* neighbours without a name are one: how many there are changes with every build */
 		if (frames[i].function || frame != last)
 			key = view_key_mix(key, frame);
@@ -121,7 +129,7 @@ static int add_groups(struct parts *parts, const struct prof *prof, int side,
 	for (size_t i = 0; i < table->count; i++) {
 		const struct view_row *row = &table->rows[i];
 		struct part part = {
-			.key = group_key(&row->frame, opt->by),
+			.key = group_key(parts, side, &row->frame, opt->by),
 			.own = view_cost_of(&row->cost, opt->cost),
 			.inclusive = view_cost_of(&row->inclusive, opt->cost),
 			.side = side,
@@ -212,7 +220,8 @@ struct comparison *comparison_new(const struct prof *base, const struct prof *pr
 				  const struct view_opt *opt, int all, struct err *err)
 {
 	const struct prof *sides[] = { base, prof };
-	struct parts parts = { .inclusive = opt->inclusive && view_by_frames(opt->by) };
+	struct parts parts = { .inclusive = opt->inclusive && view_by_frames(opt->by),
+			       .programs = view_programs(base, prof) };
 	int rc = 0;
 	if (opt->by == VIEW_BY_THREAD) {
 		err_set(err, -EINVAL, "cannot compare threads of two readings");

@@ -34,6 +34,8 @@ struct build {
 	/* bits that an account must have */
 	uint32_t needed;
 	uint32_t forbidden;
+	/* of the side that is read, and of the first one */
+	struct view_programs programs;
 	/* neighbours with one key are one box */
 	int merges;
 	int no_room;
@@ -107,6 +109,7 @@ static uint32_t entry_add(struct build *b, const struct prof *names, const struc
 	struct view_frame v;
 	enum view_by by = b->opt->by;
 	view_frame_at(names, row, i, &v);
+	v.module = view_program_module(&b->programs, v.module);
 	struct fold_frame frame = { .key = view_frame_key(&v, by),
 				    .function = v.function,
 				    .module = v.module,
@@ -394,6 +397,7 @@ static int add_side(struct build *b, const struct fold_side *side, unsigned numb
 	b->fold->node_of[number] = node_of;
 	b->fold->accounts[number] = side->count;
 	struct way w = { .b = b, .names = side->names };
+	b->programs = view_programs(side->names, number ? b->fold->owners->sides[0].names : NULL);
 	w.state = calloc(rows + 1, sizeof(*w.state));
 	w.wanted = calloc(rows + 1, 1);
 	w.canonical = calloc(side->count + 1, sizeof(*w.canonical));

@@ -95,6 +95,26 @@ size_t view_frames(const struct prof *prof, struct stack_id stack, struct view_f
 	return n;
 }
 
+static const char *program_of(const struct prof *prof)
+{
+	const struct prof_process *process = prof ? prof_process(prof) : NULL;
+	const char *exe = process ? process->exe : NULL, *slash = exe ? strrchr(exe, '/') : NULL;
+	return slash ? slash + 1 : exe;
+}
+
+struct view_programs view_programs(const struct prof *before, const struct prof *after)
+{
+	struct view_programs p = { program_of(before), program_of(after) };
+	if (!p.before || !p.after || !*p.before || !*p.after || strcmp(p.before, p.after) == 0)
+		p.before = p.after = NULL;
+	return p;
+}
+
+const char *view_program_module(const struct view_programs *p, const char *module)
+{
+	return p->before && module && strcmp(module, p->before) == 0 ? p->after : module;
+}
+
 uint64_t view_frame_key(const struct view_frame *v, enum view_by by)
 {
 	char text[16];

@@ -52,6 +52,18 @@ struct view_frame {
 	uint8_t folded;
 };
 
+/**
+ * struct view_programs - the programs of two readings that are compared, as their modules are
+ * called: builds of one program have names of their own. view_programs() - NULLs where they are
+ * called alike, or one is not known. Lent of both.
+ */
+struct view_programs {
+	const char *before, *after;
+};
+struct view_programs view_programs(const struct prof *before, const struct prof *after);
+/** view_program_module() - what @module of the reading before is called in the one after. */
+const char *view_program_module(const struct view_programs *programs, const char *module);
+
 /** view_frame_key() - what names the group that @frame is in (docs/api.md 2). O(its texts). */
 uint64_t view_frame_key(const struct view_frame *frame, enum view_by by);
 /**

@@ -8,6 +8,9 @@ import subprocess
 
 import pytest
 
+import formats
+from test_serve import Server
+
 SOURCE = """
 #include <stdlib.h>
 #include <string.h>
@@ -147,3 +150,53 @@ def test_what_cannot_be_compared_is_said_in_a_line(byteledger, pair, words, said
     words = [word.replace("A", pair[0], 1) if word[0] == "A" else pair[1] if word == "B" else word for word in words]
     done = subprocess.run([byteledger, "diff", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode in (1, 2) and said in done.stderr.splitlines()[0] and not done.stdout, done.stderr
+
+
+RENAMED = """#include <stdlib.h>
+void *kept[4000];
+int k;
+__attribute__((noinline)) void grows(int n) { for (int i = 0; i < n; i++) kept[k++] = malloc(100); }
+__attribute__((noinline)) void stays(void) { for (int i = 0; i < 1000; i++) kept[k++] = malloc(300); }
+int main(void) { grows(TIMES); stays(); }
+"""
+
+
+def test_two_builds_with_names_of_their_own_meet(byteledger, installed, tmp_path):
+    """What people do by hand: prog.old and prog.new side by side. The program is the program, whatever its file is called."""
+    files = []
+    for name, times, line in (("prog.old", 1000, ""), ("prog.new", 2000, "\n\n")):
+        (tmp_path / "p.c").write_text(line + RENAMED)
+        subprocess.run([installed("cc"), "-g", "-O1", f"-DTIMES={times}", "-o", str(tmp_path / name), str(tmp_path / "p.c")], check=True)
+        files.append(str(tmp_path / f"{name}.blt"))
+        subprocess.run([byteledger, "run", "-q", "-o", files[-1], "--", str(tmp_path / name)], check=True, timeout=60)
+    for by, count in (("stack", 1), ("function", 3), ("module", 1)):
+        done = subprocess.run([byteledger, "diff", *files, "--by", by], capture_output=True, text=True, check=True, timeout=60).stdout
+        assert "0 new, 0 gone" in done and "+97.7 KiB" in done, done
+    with Server(byteledger, *files) as server:
+        tree = server.get("tree", src="1", base="0", cost="peak")
+        names = tree["frames"]["name"]
+        changes = {names[f]: (base, total) for f, base, total in zip(tree["node"]["frame"], tree["node"]["base"], tree["node"]["total"]) if f >= 0}
+        assert changes["grows"] == (100000, 200000) and changes["stays"] == (300000, 300000)
+        assert sum(n == "main" for n in names) == 1
+
+
+def test_a_differential_profile_is_what_pprof_makes_of_two(byteledger, installed, tmp_path):
+    """Sums are the change; `go tool pprof` shows the same table as for both profiles and its own -diff_base."""
+    files, profiles = [], []
+    for name, times in (("one", 1000), ("two", 2000)):
+        (tmp_path / "p.c").write_text(RENAMED)
+        subprocess.run([installed("cc"), "-g", "-O1", f"-DTIMES={times}", "-o", str(tmp_path / name), str(tmp_path / "p.c")], check=True)
+        files.append(str(tmp_path / f"{name}.blt"))
+        profiles.append(str(tmp_path / f"{name}.pb.gz"))
+        subprocess.run([byteledger, "run", "-q", "-o", files[-1], "--", str(tmp_path / name)], check=True, timeout=60)
+        subprocess.run([byteledger, "export", files[-1], "--to", "pprof", "-o", profiles[-1]], check=True, timeout=60)
+    out = tmp_path / "diff.pb.gz"
+    out.write_bytes(subprocess.run([byteledger, "diff", *files, "--format", "pprof"], check=True, capture_output=True, timeout=60).stdout)
+    sums = {name: value - (1 << 64) if value >> 63 else value for name, value in ((n, v & (1 << 64) - 1) for n, v in formats.pprof_sums(out).items())}
+    assert sums["peak_space"] == sums["alloc_space"] == 100000 and sums["alloc_objects"] == 1000, sums
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not installed: what its pprof shows is not looked at")
+    table = [formats.check([go, "tool", "pprof", "-top", "-unit=B", "-sample_index=peak_space", *what]).split("flat%")[1]
+             for what in ([str(out)], ["-diff_base", profiles[0], profiles[1]])]
+    assert table[0] == table[1] and "100000B" in table[0], table

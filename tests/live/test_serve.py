@@ -390,6 +390,13 @@ def test_what_is_not_there_is_404(server, question):
     assert status == 404 and "error" in json.loads(body)
 
 
+@pytest.mark.parametrize("path", ["/debug/pprof/", "/openapi/byteledger-openapi.json"])
+def test_who_takes_no_parameter_says_so(server, path):
+    assert server.ask(path)[0] == 200
+    status, _, body = server.ask(path + "?src=0")
+    assert status == 400 and "no parameter" in json.loads(body)["error"]
+
+
 def test_the_same_question_costs_nothing_the_second_time(server):
     status, headers, body = server.ask("/api/v1/tree?at=33%25&wait=250")
     while status == 202:
@@ -641,7 +648,7 @@ def test_a_folder_is_the_recordings_in_it(byteledger, recordings, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     out = subprocess.run([byteledger, "serve", str(empty)], capture_output=True, text=True, timeout=20)
-    assert out.returncode == 1 and "no recording in the folder" in out.stderr and "hint:" in out.stderr
+    assert out.returncode == 1 and f"there is no recording in the folder '{empty}'\n" in out.stderr and "hint:" in out.stderr
 
 
 def test_who_may_ask(byteledger, recordings, tmp_path):
