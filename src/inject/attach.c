@@ -144,7 +144,7 @@ static pid_t hold_one(struct attach *a, struct freeze *f, struct err *err)
 		if (rc < 0)
 			return rc;
 		find_ranges(&a->objects, &look.ask);
-		rc = freeze_begin(f, a->pid, err);
+		rc = attach_freeze(a, f, err);
 		if (rc < 0) {
 			freeze_end(f);
 			return rc;
@@ -398,7 +398,7 @@ int attach_lead(struct attach *a, struct err *err)
 		slots_collect(&a->shared->slots, &a->objects, &a->shared->names, a->shared->own_lo);
 	if (a->led && !a->shared->slots.fresh)
 		return 0;
-	rc = freeze_begin(&f, a->pid, err);
+	rc = attach_freeze(a, &f, err);
 	if (rc == 0 && !f.count)
 		rc = err_set(err, -ESRCH, "process %d has ended", (int)a->pid);
 	if (rc == 0 && !attach_is_there(a))
@@ -457,8 +457,16 @@ void attach_look(struct attach *a, uint64_t now)
 int attach_undo(struct attach *a, struct err *err)
 {
 	int rc = attach_put_back(a, err);
-	keep_end(a);
-	return rc;
+	if (rc == 0) {
+		keep_end(a);
+		return 0;
+	}
+	keep_leave(a);
+	return err_set(
+		err, -EINVAL,
+		"process %d calls its allocator by way of the library still, since it cannot be "
+		"stopped now; byteledger-keep puts that back as soon as it can",
+		(int)a->pid);
 }
 
 void attach_freep(struct attach **attach)

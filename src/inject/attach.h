@@ -46,7 +46,10 @@ int attach_lead(struct attach *attach, struct err *err);
  * something came, the loader's book. @now_ns: any clock's, the same each time.
  */
 void attach_look(struct attach *attach, uint64_t now_ns);
-/** attach_undo() - 0, also where the process has ended or runs another program. */
+/**
+ * attach_undo() - 0, also where the process has ended or runs another program. Negative errno with
+ * @err: a thread cannot be stopped now; the other process of ours does it later.
+ */
 int attach_undo(struct attach *attach, struct err *err);
 void attach_freep(struct attach **attach);
 

@@ -56,6 +56,12 @@ struct attach {
  * attach_may() - open the target, and refuse what cannot be or must not be, each with its reason.
  */
 int attach_may(struct attach *attach, const struct attach_opt *opt, struct err *err);
+struct freeze;
+/**
+ * attach_freeze() - freeze_begin(); for two seconds not while a thread waits so that it cannot be
+ * stopped. -EINVAL with @err: it waits still, and nothing was stopped.
+ */
+int attach_freeze(struct attach *attach, struct freeze *freeze, struct err *err);
 /** attach_objects() - objects_read(), again for a second where the program is being started. */
 int attach_objects(struct attach *attach, struct err *err);
 /**
@@ -73,5 +79,7 @@ int attach_come(struct attach *attach, const struct attach_opt *opt, struct err 
 int keep_begin(struct attach *attach, const struct attach_opt *opt, struct err *err);
 /** keep_end() - it has nothing to do any more. */
 void keep_end(struct attach *attach);
+/** keep_leave() - it has to do what we could not, and is not waited for. */
+void keep_leave(struct attach *attach);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,11 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fileio.h"
 
 #define ROUNDS_MAX 64 /* looks for threads that were made meanwhile */
 
@@ -50,6 +54,31 @@ static int stop(struct freeze *f, pid_t tid)
 	if (WIFSTOPPED(status) && !(status >> 16))
 		f->threads[f->count - 1].signal = WSTOPSIG(status);
 	return 1;
+}
+
+/* By one thread's line in /proc, where its state stands behind the name in brackets. */
+static int waits_deep(pid_t pid, const char *tid)
+{
+	char path[64], text[512];
+	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)pid, tid);
+	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[got > 0 ? got : 0] = '\0';
+	const char *at = strrchr(text, ')');
+	return at && at[1] == ' ' && at[2] == 'D';
+}
+
+int freeze_can(pid_t pid)
+{
+	char path[64];
+	int can = 1;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *dir = opendir(path);
+	for (struct dirent *entry; dir && can && (entry = readdir(dir));)
+		can = entry->d_name[0] == '.' || !waits_deep(pid, entry->d_name);
+	if (dir)
+		closedir(dir);
+	return can;
 }
 
 static int stop_all(struct freeze *f, pid_t pid, size_t *fresh)

@@ -29,6 +29,12 @@ struct freeze {
  * case.
  */
 int freeze_begin(struct freeze *freeze, pid_t pid, struct err *err);
+/**
+ * freeze_can() - whether no thread of @pid is in a wait that nothing interrupts (a device, a file
+ * system that does not answer, the child of a vfork() that has not become a program):
+ * freeze_begin() would wait for that, with the others stopped.
+ */
+int freeze_can(pid_t pid);
 /** freeze_keep() - all but @tid go on, which freeze_end() lets go. */
 void freeze_keep(struct freeze *freeze, pid_t tid);
 /** freeze_end() - all go on. Return: for how long they stood still, ns. */

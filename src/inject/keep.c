@@ -14,9 +14,11 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "inject/attach_impl.h"
 #include "inject/freeze.h"
 #include "wire/heap_start.h"
@@ -24,6 +26,7 @@
 #define MODE_MASK 0x7fu /* preload/process.h */
 #define MODE_OFF 0x20u
 #define EPOCH 0x100u
+#define KEEP_TRIES 30
 #define FDS_MAX 1024 /* of ours, and those that it needs, are among the first */
 
 static int has_ended(const struct attach *a)
@@ -57,6 +60,28 @@ int attach_is_there(const struct attach *a)
 	return 1;
 }
 
+#define DEEP_NS 2000000000u
+#define DEEP_PAUSE_NS 2000000
+
+int attach_freeze(struct attach *a, struct freeze *f, struct err *err)
+{
+	const struct timespec pause = { .tv_nsec = DEEP_PAUSE_NS };
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + DEEP_NS;
+	/* what is in a page fault, say, is so for a moment */
+	while (!freeze_can(a->pid)) {
+		if (clock_ns(CLOCK_MONOTONIC) > until) {
+			err_set(err, -EINVAL,
+				"cannot come into process %d: a thread of it waits for a device, a "
+				"file system or the child of a vfork(), and cannot be stopped; "
+				"nothing was changed",
+				(int)a->pid);
+			return err_hint(err, "once more, in a moment");
+		}
+		nanosleep(&pause, NULL);
+	}
+	return freeze_begin(f, a->pid, err);
+}
+
 int attach_put_back(struct attach *a, struct err *err)
 {
 	struct freeze f = { 0 };
@@ -68,7 +93,7 @@ int attach_put_back(struct attach *a, struct err *err)
 	const struct object *own = objects_named(&a->objects, WIRE_PRELOAD_NAME);
 	if (!own || own->lo != a->shared->own_lo) /* another program */
 		return 0;
-	int rc = freeze_begin(&f, a->pid, err);
+	int rc = attach_freeze(a, &f, err);
 	if (rc == 0 && f.count && attach_is_there(a)) {
 		slots_put_back(&a->shared->slots, f.threads[0].tid);
 		switch_off(a, f.threads[0].tid);
@@ -108,8 +133,9 @@ static void keep(struct attach *a, const struct attach_opt *opt, int from)
 	do {
 		got = a->shared->rc < 0 ? 1 : read(from, &byte, 1);
 	} while (got < 0 && errno == EINTR);
-	if (got == 0)
-		attach_put_back(a, NULL);
+	/* each takes two seconds where it cannot be; a minute, and while the process lives */
+	for (unsigned i = 0; got == 0 && i < KEEP_TRIES && attach_put_back(a, NULL) < 0; i++)
+		;
 	_exit(0);
 }
 
@@ -158,6 +184,14 @@ int keep_begin(struct attach *a, const struct attach_opt *opt, struct err *err)
 	a->keeper = pid;
 	a->keeper_pipe = ends[1];
 	return hear(a, err);
+}
+
+void keep_leave(struct attach *a)
+{
+	if (a->keeper_pipe >= 0)
+		close(a->keeper_pipe);
+	a->keeper = 0;
+	a->keeper_pipe = -1;
 }
 
 void keep_end(struct attach *a)

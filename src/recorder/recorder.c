@@ -694,8 +694,9 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 {
 	struct record *rec = &r->rec;
 	int rc = 0;
-	if (rec->attach && attach_undo(rec->attach, err) < 0)
-		return err->code;
+	struct err left = { 0 };
+	if (rec->attach && attach_undo(rec->attach, &left) < 0 && rec->ears.tell)
+		rec->ears.tell(rec->ears.ctx, &left);
 	if (rec->writer && !r->started && r->end == RECORDER_ENDED && is_interlude(rec)) {
 		unlink(trace_writer_path(rec->writer));
 	} else if (rec->writer) {

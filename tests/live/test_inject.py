@@ -583,6 +583,17 @@ def test_who_is_stopped_is_refused(running, prog, byteledger, tmp_path):
     it.close()
 
 
+def test_who_waits_so_that_nothing_interrupts_it_is_refused_and_not_stopped(running, prog, byteledger, tmp_path):
+    it = running(prog("injected"), "vforks", "5")
+    assert it.say("go") == "now"
+    time.sleep(0.1)
+    began = time.monotonic()
+    refused(byteledger, it.pid, tmp_path, "vfork")
+    assert it.line() == "done"
+    assert time.monotonic() - began < 8
+    it.close()
+
+
 def test_who_brings_its_own_allocator_is_refused(byteledger, tmp_path):
     (tmp_path / "s.c").write_text(
         "#include <stdlib.h>\n#include <unistd.h>\nstatic char m[1<<20]; static size_t n;\n"
@@ -604,4 +615,18 @@ def test_children_cannot_be_followed(running, prog, byteledger, tmp_path):
     it = running(prog("injected"), "count")
     done = attach(byteledger, it.pid, tmp_path / "no.blt", "--follow-children")
     assert done.returncode == 1 and "cannot be followed" in done.stderr, done
+    it.close()
+
+
+def test_what_cannot_be_put_back_now_is_put_back_later(running, prog, byteledger):
+    it = running(prog("injected"), "vforks", "4")
+    recorder, _ = it.begin()
+    assert it.say("go") == "now"
+    said = it.end(recorder)
+    assert "as soon as it can" in said
+    assert it.line() == "done"
+    deadline = time.monotonic() + 30
+    while data_words(it.pid):
+        assert time.monotonic() < deadline, "nobody puts it back"
+        time.sleep(0.05)
     it.close()

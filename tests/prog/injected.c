@@ -11,6 +11,7 @@
  *	  injected forks			a line: a child that allocates, and is waited for
  *	  injected execs PROGRAM ARGS...	a line: it becomes that program
  *	  injected opens LIBRARY FUNCTION N	a line: dlopen(), N calls, dlclose()
+ *	  injected vforks SECONDS		a line: a child of vfork() that sleeps, and is waited for
  *	  injected pointer			calls by a pointer that its data holds
  */
 #include <dlfcn.h>
@@ -333,6 +334,22 @@ static void forks(void)
 	}
 }
 
+static void vforks(unsigned seconds)
+{
+	while (next_line()) {
+		int status;
+		say("now\n");
+		pid_t pid = vfork();
+		if (pid == 0) {
+			sleep(seconds);
+			_exit(7);
+		}
+		if (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status) != 7)
+			abort();
+		say("done\n");
+	}
+}
+
 static void opens(const char *library, const char *function, int times)
 {
 	while (next_line()) {
@@ -394,6 +411,8 @@ int main(int argc, char **argv)
 		return 127;
 	} else if (strcmp(what, "opens") == 0 && argc > 4) {
 		opens(argv[2], argv[3], atoi(argv[4]));
+	} else if (strcmp(what, "vforks") == 0 && argc > 2) {
+		vforks((unsigned)atoi(argv[2]));
 	} else if (strcmp(what, "pointer") == 0) {
 		pointer();
 	} else {
