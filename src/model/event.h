@@ -32,6 +32,8 @@ struct module_id {
 #define PROF_SAMPLER "sample"
 /* ... and here that it ran before, so that what it had by then is not in the books */
 #define PROF_ATTACHED "heap -p"
+/* ... and its exit status: the recording has ended, and the process has not */
+#define PROF_WENT_ON (-2)
 #define THREADS_FURTHER "(further threads)"
 struct thread_id {
 	/* dense, from 0 in order of first event */
@@ -212,7 +214,7 @@ struct def {
 			int ended;
 			/* docs/rules.md */
 			int complete;
-			/* as waitpid() tells; -1 = unknown */
+			/* as waitpid() tells; -1 = unknown; PROF_WENT_ON */
 			int exit_status;
 			uint64_t runtime_ns;
 			uint64_t peak_rss_bytes;

@@ -64,6 +64,8 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	jsonw_bool(json, "complete", process && process->complete);
 	if (opt->being_written)
 		jsonw_bool(json, "being_written", 1);
+	if (process && process->ended && process->exit_status == PROF_WENT_ON)
+		jsonw_bool(json, "went_on", 1);
 	if (process && process->ended && process->exit_status >= 0)
 		jsonw_i64(json, "exit_status", proc_exit_status(process->exit_status));
 	if (process && process->start_realtime_ns)

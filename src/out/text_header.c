@@ -51,6 +51,8 @@ static void put_end(struct buf *to, const struct prof_process *process, int bein
 		buf_puts(to, " so far");
 	} else if (!process->ended) {
 		buf_puts(to, ", end unknown");
+	} else if (status == PROF_WENT_ON) {
+		buf_puts(to, ", went on");
 	} else if (status >= 0 && (status & 0x7f) != 0) {
 		buf_puts(to, ", killed by ");
 		text_signal(to, status & 0x7f);
@@ -387,6 +389,8 @@ static void put_totals(struct page *page, const struct prof *prof, const struct 
 		 text_percent(b, t->cost.temporary, t->cost.allocations));
 	if (being_written)
 		facts[4].label = "Live now";
+	else if (text_went_on(prof))
+		facts[4].label = "Live at end";
 	if (t->cost.leaked)
 		snprintf(facts[4].value, room, "%s in %s block%s",
 			 text_bytes(a, t->cost.leaked_bytes), text_grouped(b, t->cost.leaked),

@@ -93,6 +93,8 @@ size_t text_amount(struct page *page, enum view_cost cost, uint64_t value, uint6
 void text_place(struct buf *to, const struct page *page, const struct view_frame *frame);
 /** text_put_place() - such a place, in at most @columns; returns those used. */
 size_t text_put_place(struct page *page, const char *place, size_t columns);
+/** text_went_on() - the recording has ended and the process has not: what it holds is no leak. */
+int text_went_on(const struct prof *prof);
 /**
  * text_section() - the @limit largest call paths by @cost, each with its callers; where there are
  * none, @alone says so.

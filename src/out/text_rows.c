@@ -471,6 +471,12 @@ static int lines_make(struct lines *lines, struct page *page, const struct prof 
 	return count <= ALIKE_MAX ? tell_apart(page, lines) : 0;
 }
 
+int text_went_on(const struct prof *prof)
+{
+	const struct prof_process *process = prof_process(prof);
+	return process && process->ended && process->exit_status == PROF_WENT_ON;
+}
+
 void text_section(struct page *page, const struct prof *prof, const struct view_paths *paths,
 		  enum view_cost cost, size_t limit, int alone, int being_written)
 {
@@ -490,9 +496,11 @@ void text_section(struct page *page, const struct prof *prof, const struct view_
 	};
 	size_t count, all;
 	const char *title = titles[cost], *remark = remarks[cost];
-	if (being_written && cost == VIEW_COST_LEAKED) {
+	int went_on = text_went_on(prof);
+	if ((being_written || went_on) && cost == VIEW_COST_LEAKED) {
 		title = "Live";
-		remark = "not freed so far: the recording goes on";
+		remark = being_written ? "not freed so far: the recording goes on"
+				       : "not freed by then: the program went on";
 	}
 	struct pick *picks = pick_paths(paths, cost, &count, &all);
 	struct lines lines = { 0 };

@@ -545,7 +545,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	describe(rec, &def);
 	def.process.ended = 1;
 	def.process.complete = complete;
-	def.process.exit_status = status;
+	def.process.exit_status = detach ? PROF_WENT_ON : status;
 	def.process.runtime_ns = rec->replaced ? rec->replaced_ns : source_heap_now_ns(rec->heap);
 	def.process.peak_rss_bytes = rec->peak_rss_bytes;
 	def.process.modules_nameless = rec->state.modules_nameless;

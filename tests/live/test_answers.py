@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -125,6 +126,22 @@ def test_what_lives_while_the_recording_goes_on_is_no_leak(byteledger, prog, tmp
     finally:
         child.terminate()
         child.wait(20)
+
+
+def test_what_lives_where_the_recording_ends_before_the_program_is_no_leak(byteledger, prog, tmp_path):
+    """`--duration`, and `heap -p`: it holds its blocks yet. It was told to have leaked them."""
+    path = tmp_path / "x.blt"
+    child = subprocess.Popen([byteledger, "heap", "-q", "--duration", "1s", "-o", path, "--", prog("answers"), "sleep", "30"],
+                             stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert child.wait(60) == 0
+        shown = subprocess.run([byteledger, "report", path], capture_output=True, text=True).stdout
+        page = json.loads(subprocess.run([byteledger, "report", "--format", "json", path], capture_output=True, text=True).stdout)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.stdout.close()
+    assert ", went on, " in shown and "Live at end" in shown and "the program went on" in shown and "Leaked" not in shown, shown
+    assert page["process"]["went_on"] is True and "exit_status" not in page["process"]
 
 
 # ---- what was typed ----------------------------------------------------------------------------------------------------
