@@ -52,6 +52,10 @@ def race(byteledger, installed, tmp_path):
                             if os.path.exists(f"/proc/{one}/exe") and os.readlink(f"/proc/{one}/exe") == str(tmp_path / "race")), None)):
         assert time.monotonic() < end
         time.sleep(0.05)
+    # who looks before there is a recording is shown the process as it is
+    while not (os.path.exists(tmp_path / "race.blt") and os.path.getsize(tmp_path / "race.blt")):
+        assert time.monotonic() < end
+        time.sleep(0.05)
     yield run, pid
     run.terminate()
     run.wait(timeout=30)
