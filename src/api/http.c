@@ -57,7 +57,7 @@ static void reply_json(struct http_reply *reply, unsigned status, const char *te
 	jsonw_init(&w, to);
 	jsonw_object(&w, NULL);
 	jsonw_str(&w, "error", text);
-	if (hint)
+	if (hint && *hint)
 		jsonw_str(&w, "hint", hint);
 	jsonw_object_end(&w);
 	if (fclose(to) == 0)
@@ -84,10 +84,9 @@ void http_reply_err(struct http_reply *reply, const struct err *err)
 			  : err->code == -EBUSY || err->code == -EAGAIN || err->code == -ETIMEDOUT
 				  ? 503
 				  : 500;
-	const char *hint = err->hint[0] ? err->hint : NULL;
-	if (!hint && err->code == -ENOMEM)
-		hint = memory_hint;
-	reply_json(reply, status, err->msg, hint);
+	const char *hint = err->hint[0] || err->code != -ENOMEM ? err->hint : memory_hint;
+	char text[sizeof(err->msg)];
+	reply_json(reply, status, http_sentence(err, text, sizeof(text)), hint);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */

@@ -134,4 +134,10 @@ int guard_load_token(const char *path, char token[HTTP_TOKEN_MAX], struct err *e
 int guard_parse_address(const char *text, struct sockaddr_storage *out, socklen_t *len,
 			int *loopback, struct err *err);
 
+/**
+ * http_sentence() - of @err into @text: what a question names and is not there is no file, so
+ * "there is no source 7" goes without errno's words; where a call failed, they stay.
+ */
+const char *http_sentence(const struct err *err, char *text, size_t size);
+
 #endif

@@ -6,8 +6,10 @@
  * connection takes the place of the one that has waited longest without asking for anything. Where
  * all ask, it is told that there are too many.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -183,4 +185,16 @@ int http_places_set(struct http_places *places, struct MHD_Connection *connectio
 	}
 	pthread_mutex_unlock(&places->lock);
 	return !refused;
+}
+
+const char *http_sentence(const struct err *err, char *text, size_t size)
+{
+	const char *reason = strerror(-err->code);
+	size_t cut = strlen(reason) + 2;
+	snprintf(text, size, "%s", err->msg);
+	size_t len = strlen(text);
+	if ((err->code == -ENOENT || err->code == -ESRCH) && len > cut &&
+	    strcmp(text + len - cut + 2, reason) == 0 && strncmp(text, "cannot", 6) != 0)
+		text[len - cut] = '\0';
+	return text;
 }

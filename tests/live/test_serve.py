@@ -529,6 +529,9 @@ def test_lists_of_blocks_agree_with_the_sums(server, byteledger, recordings):
     assert sizes == sorted(sizes, reverse=True)
     one = server.get("allocations/17")
     assert one["allocations"]["id"] == [17]
+    for path, said in (("allocations/99999999", "there are "), ("tree?src=77", "there are 3"), ("function?x=1", "no such path")):
+        status, _, body = server.ask("/api/v1/" + path)
+        assert status == 404 and said in json.loads(body)["error"] and "No such file" not in json.loads(body)["error"]
     there = server.get("address/" + one["allocations"]["address"][0], at=f"{one['allocations']['time_ns'][0]}ns")
     assert there["what"] in ("block", "freed_block")
     names = [one["frames"]["name"][i] for i in one["stacks"]["frames"][one["allocations"]["stack"][0]]]

@@ -49,9 +49,10 @@ export const cases = {
 			await page.waitForFunction((n) => new URLSearchParams(location.hash.split("?")[1]).get("s") === n, String(far.group.at(-1)));
 			for (const p of [page, await open(page.url())])
 				assert.match(await p.locator(".panel").innerText(), new RegExp(`bytes\\s+${bytes(far.bytes.at(-1))}\\s+${bytes(far.all_bytes.at(-1))}`));
+			// another order begins at its first row
+			await act(page, () => page.getByRole("columnheader", { name: "matched" }).getByRole("button").click());
+			assert.equal(await grid.evaluate((g) => g.scrollTop), 0);
 			await act(page, () => page.goto(url + "#/blocks?group=stack&min-size=64&sort=-count"));
-			await page.reload();
-			await settled(page);
 			await act(page, () => rows(page).first().click());
 		}
 		// and the flame of one group has its bytes
@@ -138,6 +139,23 @@ export const cases = {
 		await page.waitForFunction(() => document.activeElement?.textContent.trim() === "Compare");
 		await key(page, "Enter");
 		assert.match(await page.locator(".compare-sums").innerText(), /before.*now.*change/s);
+		// / finds from any view; Enter once more keeps only what was found
+		const name = (await page.evaluate(() => fetch("/api/v1/rows?by=function&limit=300").then((r) => r.json()))).frames.name.find((n) => n && /^\w+$/.test(n));
+		for (const of of ["overview", "growth", "blocks", "space", "flame"]) {
+			await page.goto(`${url}#/${of}`);
+			await settled(page);
+			await key(page, "/");
+			await page.keyboard.type(name);
+			await key(page, "Enter");
+			assert.equal(await view(page), "flame", of);
+			assert.equal(words().get("find"), name);
+			assert.match(await page.locator("main").innerText(), /matched/, of);
+		}
+		await key(page, "n");
+		assert.match(words().get("s") ?? "", /^[0-9a-f]{16}$/);
+		await key(page, "Escape", "Enter");
+		assert.ok(new RegExp(words().get("function-regex") ?? "^$").test(name), page.url());
+		assert.equal(words().get("find"), null);
 		// empty: how much there is without the words
 		const there = await page.evaluate(() => fetch("/api/v1/allocations?at=50%25&limit=1").then((r) => r.json()));
 		for (const of of ["flame", "tree", "treemap", "table", "lifetimes"]) {

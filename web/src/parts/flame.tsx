@@ -102,7 +102,7 @@ export function oneOwner(tree: Tree): boolean {
 /** Scale - colours that tell how much of something there is. */
 export type Scale = "age" | "temporary";
 /** EDGES - where each colour of a scale begins: of all the time, or of the allocations. */
-export const EDGES: Record<Scale, number[]> = { age: [0, 0.01, 0.1, 0.25, 0.5, 0.75], temporary: [0, 0.01, 0.1, 0.25, 0.5, 0.75] };
+export const EDGES = [0, 0.01, 0.1, 0.25, 0.5, 0.75];
 
 /** shareOf - where on the scale a box stands, 0 to 1; null: that is not known of it. */
 export function shareOf(tree: Tree, node: number, scale: Scale): number | null {
@@ -133,7 +133,7 @@ export function colourer(tree: Tree, theme: Colours, how: FlameProps["colouring"
 		const steps = how === "age" ? theme.old : theme.brief;
 		return (n) => {
 			const share = shareOf(tree, n, how);
-			return share === null ? theme.same : steps[EDGES[how].filter((edge) => share >= edge).length - 1];
+			return share === null ? theme.same : steps[EDGES.filter((edge) => share >= edge).length - 1];
 		};
 	}
 	if (how === "module") {

@@ -158,6 +158,15 @@ export function Grid<R>(props: {
 		}
 	}, [props.selected, size.height > 0]);
 
+	// another order has another first row, which is what was asked for
+	const orderOf = `${props.sort} ${props.order}`;
+	const ordered = useRef(orderOf);
+	useEffect(() => {
+		if (ordered.current !== orderOf)
+			scrollTo(0);
+		ordered.current = orderOf;
+	}, [orderOf]);
+
 	const template = props.columns.map((c) => c.width ?? "minmax(160px, 1fr)").join(" ");
 	const rows: JSX.Element[] = [];
 	for (let i = from; i < to; i++) {

@@ -7,6 +7,7 @@ import { themeChoice } from "../lib/colours.ts";
 import { baseName, bytes, count, duration, findRegex, moment, plain, wall } from "../lib/format.ts";
 import { isFrozen, momentNs, momentWord, type Clock } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
+import type { View } from "../lib/url.ts";
 import { Explained, Menu } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 import { clockOf, useTimeline, valueAt } from "./timeline.tsx";
@@ -66,8 +67,11 @@ function stateOf(from: Source | null, live: Live, clock: Clock): State {
 	return { dot: "live", text: idle > IDLE_MS ? `live, no call for ${Math.round(idle / 1000)} s` : `live, ${Math.max(1, Math.round(age / 1e9))} s old`, said: idle > IDLE_MS ? "live, no calls come" : "live" };
 }
 
+/** Views that mark what is found; from the others it is looked at in the flame. */
+const WITH_HITS = new Set<View>(["flame", "tree", "treemap", "compare"]);
+
 export function Header(props: { timeline: ReturnType<typeof useTimeline>; exposed: Exposed; onHelp: () => void }): JSX.Element {
-	const { words } = useStore(place);
+	const { view, words } = useStore(place);
 	const { sources } = useStore(known);
 	const answer = useStore(head);
 	const theme = useStore(themeChoice);
@@ -158,8 +162,13 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					const text = find.trim();
 					if (/^0x[0-9a-f]+$/i.test(text) && offered("space", from) && from?.has?.includes("address"))
 						go({ find: text }, "space");
+					else if (text && !WITH_HITS.has(view) && offered("flame", from))
+						go({ find: text, s: undefined, z: undefined, sort: undefined, order: undefined }, "flame");
 					else
-						go(text && text === words.find ? { find: undefined, "function-regex": findRegex(text), n: undefined, s: undefined } : { find: text || undefined });
+						go(text && text === words.find ? { find: undefined, "function-regex": findRegex(text), n: undefined, s: undefined } : { find: text || undefined, s: undefined });
+					// n and N are keys again; Enter once more keeps only these
+					if (text)
+						box.current?.blur();
 				}}
 			>
 				<Icon name="search" size={14} />

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { copy, costOf, go, offered, place, say, source } from "../app.ts";
+import { findRegex } from "../lib/format.ts";
 import { hotPath } from "../lib/layout.ts";
 import { Store, useStore } from "../lib/store.ts";
 import { COSTS } from "../lib/terms.ts";
@@ -161,7 +162,12 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 				},
 				"0": () => go({ n: undefined }),
 				Backspace: () => treed?.out(),
-				Enter: () => treed && node >= 0 && treed.zoom(node),
+				Enter: () => {
+					if (words.find && node < 0 && treed)
+						go({ find: undefined, "function-regex": findRegex(words.find), n: undefined, s: undefined });
+					else if (treed && node >= 0)
+						treed.zoom(node);
+				},
 			};
 			// the range stands: on to what was made in it
 			if (e.key === "Enter" && (e.target as HTMLElement)?.closest("[data-brush]")) {

@@ -120,16 +120,16 @@ function useLosses(data: TimelineAnswer | null): TimelineAnswer["flags"] {
 }
 
 /**
- * useRows - messages and log lines of the nodes whose stores are served beside the recording: asked only while they are shown, and while
+ * useNodeRates - messages and log lines of the nodes whose stores are served beside the recording: asked only while they are shown, and while
  * the recording grows not with every reading, as they are counted anew each time.
  */
-function useRows(data: TimelineAnswer | null, wanted: string[]): TimelineAnswer | null {
+function useNodeRates(data: TimelineAnswer | null, wanted: string[]): TimelineAnswer | null {
 	const { words } = useStore(place);
-	const stamp = useRef(0);
-	if (data && (!data.generation || performance.now() - stamp.current > 5000))
-		stamp.current = performance.now();
+	const asked = useRef({ generation: 0, ms: -Infinity });
+	if (data && data.generation !== asked.current.generation && performance.now() - asked.current.ms > 5000)
+		asked.current = { generation: data.generation, ms: performance.now() };
 	const asks = data !== null && wanted.length > 0;
-	return useAnswer<TimelineAnswer>(asks ? api("timeline", { src: words.src }, { points: 1440, series: wanted.join(",") }) : null, stamp.current).data;
+	return useAnswer<TimelineAnswer>(asks ? api("timeline", { src: words.src }, { points: 1440, series: wanted.join(",") }) : null, asked.current.generation).data;
 }
 
 /** withRows - @rows put to the stretches of @data, which may know more by now: to the one that a stretch of theirs ends in. */
@@ -164,7 +164,7 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 	const nodes = (useStore(known).sources ?? []).some((s) => s.kind === "node");
 	const counted = nodes ? ROWS : [];
 	const shown = counted.filter((name) => (words.series ?? FIRST).split(",").includes(name));
-	const rows = useRows(base, shown);
+	const rows = useNodeRates(base, shown);
 	const data = useMemo(() => (base ? withRows(base, rows, counted) : null), [base, rows, nodes]);
 	const clock = useMemo(() => clockOf(data), [data]);
 	const span = clock.length_ns || 1;

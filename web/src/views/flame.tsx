@@ -32,10 +32,9 @@ export function colouringOf(tree: Tree | null, words: Words, scales = true): Col
 
 /** steps - what the colours of a scale stand for. */
 function steps(scale: Scale, tree: Tree | null): string[] {
-	const edges = EDGES[scale];
 	const whole = tree?.answer.age_at_ns ?? 0;
 	const text = (edge: number) => (scale === "age" ? duration(edge * whole) : percent(edge, 1));
-	return edges.map((edge, i) => (i + 1 < edges.length ? `under ${text(edges[i + 1])}` : `${text(edge)} and more`));
+	return EDGES.map((edge, i) => (i + 1 < EDGES.length ? `under ${text(EDGES[i + 1])}` : `${text(edge)} and more`));
 }
 
 export function Legend(props: { treed: Treed; change?: boolean; still?: boolean; scales?: boolean }): JSX.Element {
