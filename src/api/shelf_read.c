@@ -327,21 +327,28 @@ static int has_snapshots(struct job *job)
 }
 
 /**
- * put_whole() - @r is the slot's from here on; what was kept of another state is forgotten. A
- * reference stays with the caller.
+ * put_whole() - *@r is the slot's from here on; what was kept of another state is forgotten. Where
+ * another question has read the same state meanwhile, that one is the slot's, and *@r: what is made
+ * of two books does not fit together. A reference stays with the caller.
  */
-static void put_whole(struct job *job, struct own_reading *r)
+static void put_whole(struct job *job, struct own_reading **r)
 {
 	struct shelf *shelf = job->shelf;
 	struct slot *slot = &shelf->slots[job->source];
 	int has = has_snapshots(job);
 	pthread_mutex_lock(&shelf->lock);
-	slot->failure[0] = '\0';
-	slot->has_snapshots = ((struct book *)r->reading.book)->has_snapshots = has;
-	shelf_forget(shelf, job->source);
-	((struct book *)r->reading.book)->generation = ++slot->generation;
-	slot->whole = r;
-	r->refs++;
+	struct own_reading *there = slot->whole;
+	if (there && there->reading.book->identity == (*r)->reading.book->identity) {
+		shelf_reading_unref(*r);
+		*r = there;
+	} else {
+		slot->failure[0] = '\0';
+		slot->has_snapshots = ((struct book *)(*r)->reading.book)->has_snapshots = has;
+		shelf_forget(shelf, job->source);
+		((struct book *)(*r)->reading.book)->generation = ++slot->generation;
+		slot->whole = *r;
+	}
+	(*r)->refs++;
 	pthread_mutex_unlock(&shelf->lock);
 }
 
@@ -377,7 +384,7 @@ static int whole_of(struct job *job, struct run *run, struct own_reading **out, 
 		return 0;
 	int rc = open_book(job, run, out, err);
 	if (rc == 0) {
-		put_whole(job, *out);
+		put_whole(job, out);
 		if (shelf_wants_slices(*out) && run->reader.query.run_keys && !job->indexes)
 			shelf_index(job->shelf, job->source);
 	}
@@ -396,7 +403,7 @@ static int whole_live(struct job *job, struct snap *snap, struct own_reading **o
 	}
 	int rc = book_of_snap(job, snap, out, err);
 	if (rc == 0)
-		put_whole(job, *out);
+		put_whole(job, out);
 	return rc;
 }
 

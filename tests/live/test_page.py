@@ -168,11 +168,12 @@ def in_browser(case, browser, byteledger, tmp_path, *words):
     print(done.stdout)
 
 
-CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["clang"]), ("links", ["sqlite3"]), ("agreement", ["sqlite3"]),
+CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["clang"]), ("questions", ["python3"]), ("links", ["sqlite3"]), ("agreement", ["sqlite3"]),
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
          ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []), ("wrapped", []),
          ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
-         ("downloads", ["sheet"]), ("groups", ["sqlite3"]), ("keys", ["sqlite3"]), ("struck", ["sqlite3"]), ("cells", ["sqlite3"]), ("cells", ["redis"]), ("family", ["family"]),
+         ("downloads", ["sheet"]), ("groups", ["sqlite3"]), ("keys", ["sqlite3"]), ("struck", ["sqlite3"]), ("cells", ["sqlite3"]), ("cells", ["redis"]),
+         ("family", ["family"]),
          ("tabs", [])]
 
 

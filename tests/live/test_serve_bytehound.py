@@ -104,6 +104,28 @@ def test_allocations_have_every_field_and_all_their_filters(served, byteledger):
         assert len(rows) == 50 and values == sorted(values, reverse=True)
 
 
+def test_questions_that_come_at_once_are_answered_of_one_reading(byteledger, sqlite, tmp_path):
+    """
+    As a page that opens asks them. Each could make a reading of its own of a file that did not change, and what is made of two does
+    not fit together: groups were 503 for as long as the server lived, in 2 of 15 to 4 of 12.
+    """
+    path = str(tmp_path / "demo.blt")
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "demo.sql"), "rb") as sql:
+        subprocess.run([byteledger, "run", "-q", "-o", path, "--", sqlite, ":memory:"], stdin=sql, stdout=subprocess.DEVNULL, check=True, timeout=120)
+    for _ in range(30):
+        with Server(byteledger, path) as server:
+            with contextlib.ExitStack() as stack:
+                clients = [(stack.enter_context(socket.create_connection(("127.0.0.1", server.port))), words)
+                           for words in ("summary", "timeline?points=1440", "allocations?group=stack&min-size=64")]
+                for client, words in clients:
+                    client.sendall(f"GET /api/v1/{words} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+                for client, _ in clients:
+                    while client.recv(65536):
+                        pass
+            assert server.get("allocations", group="stack", limit=3)["matched"] > 0
+            get(server, "/data/last/allocation_groups?count=3")
+
+
 @pytest.mark.parametrize("own, older", [
     ({}, ""), ({"leaked": 1}, "&lifetime=only_leaked"), ({"min_size": 100, "max_size": 5000}, "&size_min=100&size_max=5000"),
     ({"lifetime_min": "5ms"}, "&lifetime_min=5ms"), ({"function_regex": "sqlite3"}, "&function_regex=sqlite3"), ({"at": "peak"}, "&alive_at=peak")])
