@@ -71,6 +71,8 @@ int v1_make(struct v1_call *call, const char *words,
 void v1_unapplied(struct v1_call *call, const char *why, const char *word, const char *value);
 /** v1_head() - the members that every answer begins with (docs/api.md 1). After v1_read(). */
 void v1_head(struct v1_call *call, const uint64_t *values);
+/** v1_put_unapplied() - words of the selection that the answer takes no notice of, and why. */
+void v1_put_unapplied(struct jsonw *json, const struct v1_call *call);
 
 /** v1_values() - @cost of each account; malloc'd, NULL with @err. */
 uint64_t *v1_values(const struct reading *reading, enum view_cost cost, struct err *err);

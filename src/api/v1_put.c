@@ -14,6 +14,18 @@
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
+void v1_put_unapplied(struct jsonw *json, const struct v1_call *call)
+{
+	jsonw_array(json, "unapplied");
+	for (unsigned i = 0; i < call->unapplied_count; i++) {
+		jsonw_object(json, NULL);
+		jsonw_str(json, "word", call->unapplied[i].word);
+		jsonw_str(json, "why", call->unapplied[i].why);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
 void v1_head(struct v1_call *call, const uint64_t *values)
 {
 	struct jsonw *json = &call->json;
@@ -54,14 +66,7 @@ void v1_head(struct v1_call *call, const uint64_t *values)
 	jsonw_u64(json, "allocations", whole.culled_allocations);
 	jsonw_u64(json, "bytes", whole.culled_bytes);
 	jsonw_object_end(json);
-	jsonw_array(json, "unapplied");
-	for (unsigned i = 0; i < call->unapplied_count; i++) {
-		jsonw_object(json, NULL);
-		jsonw_str(json, "word", call->unapplied[i].word);
-		jsonw_str(json, "why", call->unapplied[i].why);
-		jsonw_object_end(json);
-	}
-	jsonw_array_end(json);
+	v1_put_unapplied(json, call);
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */

@@ -287,14 +287,7 @@ static void head_live(struct v1_call *call, const struct v1_live_facts *who, uin
 	put_none(json, "lost");
 	put_none(json, "partial");
 	jsonw_null(json, "sampled");
-	jsonw_array(json, "unapplied");
-	for (unsigned i = 0; i < call->unapplied_count; i++) {
-		jsonw_object(json, NULL);
-		jsonw_str(json, "word", call->unapplied[i].word);
-		jsonw_str(json, "why", call->unapplied[i].why);
-		jsonw_object_end(json);
-	}
-	jsonw_array_end(json);
+	v1_put_unapplied(json, call);
 	jsonw_u64(json, "length_ns", length_ns);
 }
 
