@@ -52,6 +52,8 @@ struct instant {
 	int complete;
 	/* some free may be lost */
 	int lossy;
+	/* what the recorder had not written yet is missing, however long it was waited for */
+	int behind;
 	uint64_t lost_events, filtered;
 	/* in the window of the reading, from the moment on: what bounds how far off it may be */
 	int has_window;

@@ -490,6 +490,7 @@ void out_explain_members(struct jsonw *j, const struct explain *e, size_t most)
 		jsonw_null(j, "pss_bytes");
 	jsonw_bool(j, "recorded", e->recorded);
 	jsonw_bool(j, "complete", e->complete);
+	jsonw_bool(j, "recorder_behind", e->behind);
 	jsonw_u64(j, "unreadable_snapshots", e->unreadable);
 	put_lines(j, e, most);
 	jsonw_line(j);

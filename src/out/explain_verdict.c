@@ -99,6 +99,9 @@ void out_explain_verdict(struct buf *to, const struct explain *e)
 			   "\n%s events were lost: where the allocator says free, it is free (%s "
 			   "blocks whose free was not seen)",
 			   text_grouped(a, e->lost_events), text_grouped(b, sheet->dropped_blocks));
+	if (e->behind)
+		buf_printf(to, "\nThe recorder is behind: its newest events are not in this sheet. "
+			       "Where the allocator says free, it is free.");
 	if (e->unreadable)
 		buf_printf(to,
 			   "\n%zu %s of the recording cannot be read: a snapshot with more memory "

@@ -4,18 +4,22 @@
  * somebody writes one.
  */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fileio.h"
 #include "query/instant.h"
 #include "query/written.h"
 #include "source/snapshot.h"
 #include "trace/trace.h"
 
 #define LOOK_NS 200000000ull
-#define STILL_NS 1300000000ull /* nothing was written for so long: nothing happened */
+#define STILL_NS \
+	1300000000ull /* the recorder waited, and wrote nothing, for so long: nothing came */
 #define WAIT_NS (10 * NS_PER_S)
 
 /* How large the recording is; 0: not known. */
@@ -46,25 +50,46 @@ static void sleep_until(uint64_t ns)
 }
 
 /*
+ * Whether process @pid waits for something, by its first thread. A recorder that has no processor,
+ * or is stopped, writes as little as one that has nothing to write. Not known: it waits.
+ */
+static int is_waiting(pid_t pid)
+{
+	char path[40], text[512] = "";
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	CLEANUP(fileio_fclosep) FILE *stat = fopen(path, "re");
+	text[stat ? fread(text, 1, sizeof(text) - 1, stat) : 0] = 0;
+	const char *state = strrchr(text, ')');
+	return !state || !state[1] || state[2] == 'S';
+}
+
+/*
  * Until the recorder has written what happened up to the end of the snapshot, whose instant was
  * @taken_ns on the clock: it does so at least once a second, mostly twice. A program that is idle
  * writes nothing more; then the file stays as it is. Only the heads of its blocks are looked at
  * before: to read it all may take seconds, and is done once.
  */
-static int catch_up(struct instant *instant, const char *path, uint64_t taken_ns, struct err *err)
+static int catch_up(struct instant *instant, pid_t recorder, const char *path, uint64_t taken_ns,
+		    struct err *err)
 {
 	uint64_t bytes = size_of(path), since = taken_ns, now = taken_ns;
 	const struct snapshot *s = instant->snapshot;
-	while (!is_written(path, s->time_ns + s->window_ns) && now < since + STILL_NS &&
+	int written;
+	while (!(written = is_written(path, s->time_ns + s->window_ns)) && now < since + STILL_NS &&
 	       now < taken_ns + WAIT_NS) {
 		sleep_until(clock_ns(CLOCK_MONOTONIC) + LOOK_NS);
 		now = clock_ns(CLOCK_MONOTONIC);
-		if (size_of(path) != bytes) {
+		if (size_of(path) != bytes || !is_waiting(recorder)) {
 			bytes = size_of(path);
 			since = now;
 		}
 	}
-	return instant_join(path, instant, err);
+	int rc = instant_join(path, instant, err);
+	if (!written && now < since + STILL_NS) {
+		instant->behind = instant->lossy = 1;
+		instant->complete = 0;
+	}
+	return rc;
 }
 
 int instant_of_process(pid_t pid, int freeze, struct instant *instant, const char **why_not,
@@ -89,8 +114,8 @@ int instant_of_process(pid_t pid, int freeze, struct instant *instant, const cha
 	instant->snapshot = snapshot_take(pid, &take, err);
 	if (!instant->snapshot)
 		return err->code;
-	if (start_realtime_ns &&
-	    catch_up(instant, path, take.time_zero_ns + instant->snapshot->time_ns, err) < 0)
+	if (start_realtime_ns && catch_up(instant, recorder, path,
+					  take.time_zero_ns + instant->snapshot->time_ns, err) < 0)
 		return err->code;
 	*why_not = instant->names ? NULL : why;
 	return 0;

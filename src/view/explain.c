@@ -234,6 +234,7 @@ struct explain *explain_new(struct instant *instant, const struct explain_opt *o
 		e->window_allocated_bytes = instant->window_allocated_bytes;
 		e->window_freed_bytes = instant->window_freed_bytes;
 		e->filtered = instant->filtered;
+		e->behind = instant->behind;
 		e->unreadable = instant->unreadable;
 		e->snapshot_age_ns = instant->age_ns;
 		e->peak_rss_bytes = instant->peak_rss_bytes;

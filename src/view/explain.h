@@ -67,6 +67,8 @@ struct explain {
 	/* as of the instant: what came and went while it was read */
 	int has_window;
 	uint64_t window_allocated_bytes, window_freed_bytes;
+	/* as instant.behind */
+	int behind;
 	/* as instant.unreadable */
 	size_t unreadable;
 	int recorded, complete;

@@ -386,12 +386,15 @@ def test_where_events_were_lost_it_is_said_first_and_the_walk_is_believed(bytele
             run.stdin.write("\n")
             run.stdin.flush()
             live = int(run.stdout.readline().split()[1])
+            behind = explain(byteledger, "--freeze", "-p", pid)
         finally:
             os.kill(run.pid, signal.SIGCONT)
         sheet = explain(byteledger, "--freeze", "-p", pid)
         text = subprocess.run([byteledger, "explain", "-p", pid], capture_output=True, text=True, timeout=60).stdout
         run.stdin.close()
         assert run.wait(timeout=60) == 0
+    assert behind["recorder_behind"] and not behind["complete"] and "The recorder is behind" in "\n".join(behind["verdict"]), behind["verdict"]
+    assert not sheet["recorder_behind"]
     assert sheet["lost"]["events"] > 0 and not sheet["complete"]
     told = sum(line["bytes"] for line in sheet["lines"] if line["class"] == "heap-live")
     print(f"{sheet['lost']['events']} events lost, live {live}, told {told}")
