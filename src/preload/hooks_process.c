@@ -13,6 +13,7 @@
 #include "preload/hooks_process.h"
 #include "preload/modules.h"
 #include "preload/next.h"
+#include "preload/options.h"
 #include "preload/ring.h"
 #include "preload/start.h"
 #include "preload/thread.h"
@@ -401,11 +402,34 @@ static int exec_failed(enum exec begun, int rc)
 #define NEXT_ENV_MAX 4096   /* variables */
 #define NEXT_TEXT_MAX 16384 /* of each of ours */
 
+/*
+ * The loader complains into the program's stderr of a library that it cannot open: under another
+ * root, or where the program has become a user that may not. Asked as the loader asks for its own
+ * files, so that no filter of system calls minds; for the real user, without the capabilities that
+ * an exec takes from who is not root. Return: 1 it can, as far as is known.
+ */
+static int library_is_here(void)
+{
+	if (*process.library != '/' || strchr(process.library, '$'))
+		return 1; /* the loader looks for it */
+#ifdef SYS_access
+	long rc = sys2(SYS_access, process.library, R_OK);
+#else
+	long rc = sys3(SYS_faccessat, AT_FDCWD, process.library, R_OK);
+#endif
+	return rc != -ENOENT && rc != -ENOTDIR && rc != -EACCES;
+}
+
+/** next_count() - how many variables next_env() may make of @envp; 0: it stays as it is. */
 static size_t next_count(enum exec begun, char *const *envp)
 {
 	size_t count = 0;
-	if (begun != EXEC_MARKED || !process.next || !process.library || !envp || process.follow ||
-	    process.seccomp || (uint32_t)sys0(SYS_getpid) != process.heap->target_pid)
+	if (!process.library || !envp || process.seccomp)
+		return 0;
+	if (!process.follow && (begun != EXEC_MARKED || !process.next ||
+				(uint32_t)sys0(SYS_getpid) != process.heap->target_pid))
+		return 0;
+	if (library_is_here() == (process.follow != 0))
 		return 0;
 	while (envp[count] && count <= NEXT_ENV_MAX)
 		count++;
@@ -425,6 +449,8 @@ static char *const *next_env(char *const *envp, char **to, char *text)
 	static const char preload[] = "LD_PRELOAD=";
 	const char *before = NULL;
 	size_t count = 0;
+	if (process.follow)
+		return options_bare_env(envp, to, text, NEXT_TEXT_MAX);
 	for (; envp[count]; count++) {
 		to[count] = envp[count];
 		if (strncmp(envp[count], preload, sizeof(preload) - 1) == 0)

@@ -133,6 +133,27 @@ static int is_ours_alone(char **env, unsigned at, int children)
 	return left == 0;
 }
 
+char *const *options_bare_env(char *const *env, char **to, char *text, size_t size)
+{
+	const size_t begin = sizeof("LD_PRELOAD=") - 1;
+	size_t count = 0;
+	for (; *env; env++) {
+		long left = -1;
+		if (is_variable(*env, "LD_PRELOAD") && size > begin)
+			left = without_library(*env + begin, text + begin, size - begin);
+		if (left < 0) {
+			to[count++] = *env;
+		} else if (left > 0) {
+			memcpy(text, *env, begin);
+			to[count++] = text;
+			text += begin + (size_t)left + 1;
+			size -= begin + (size_t)left + 1;
+		}
+	}
+	to[count] = NULL;
+	return to;
+}
+
 /*
  * Where the kernel shows that the environment ends. The form that says all bounds at once wants no
  * capability.
@@ -401,6 +422,8 @@ struct options *options_read(char **stack)
 	if (!o->output)
 		o->output = "byteledger_%e_%p.blt";
 	read_next(o, env);
+	if (o->track_children)
+		o->library = find_library(env);
 	if (o->track_children && *o->output)
 		o->output = keep_output(env, o->output);
 	o->filter = look(env, "FILTER");

@@ -45,7 +45,7 @@ struct options {
 	const char *next;
 	/* of it: when its recording is over, by CLOCK_MONOTONIC; 0: when it ends */
 	uint64_t until_ns;
-	/* this library's path, where there is @next */
+	/* this library's path, where there is @next or children are followed */
 	const char *library;
 	/* what is found was meant for another process: nothing is recorded */
 	int stranger;
@@ -57,6 +57,12 @@ struct options {
  * Return: static storage.
  */
 struct options *options_read(char **stack) HIDDEN;
+
+/**
+ * options_bare_env() - @env for a program that cannot open this library: without it in LD_PRELOAD.
+ * @to has room for as many, @text of @size bytes for what is left of the lists. Return: @to.
+ */
+char *const *options_bare_env(char *const *env, char **to, char *text, size_t size) HIDDEN;
 
 /**
  * options_entry() - "NAME=VALUE" of the variable @name, whichever prefix it has in @env; NULL: it

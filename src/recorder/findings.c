@@ -61,8 +61,9 @@ static void tell_why_lost(const struct findings_opt *opt, const struct recorder_
 			  "'byteledger "
 			  "pages' and 'byteledger regions' see such programs");
 	else if (kind == SYM_PROGRAM_DYNAMIC)
-		hint(opt, "name that program: it was started past the C library, or without its "
-			  "environment");
+		hint(opt, "name that program: it was started past the C library, without its "
+			  "environment, or where it cannot open this library: under another root, "
+			  "as another user");
 	else
 		hint(opt, "that one cannot be recorded: another C library, another machine, or "
 			  "AddressSanitizer");
@@ -85,7 +86,8 @@ void recorder_findings(const struct recorder_result *result, const struct findin
 			say(opt,
 			    "'%s' replaced itself by %s, which is followed: it gets a "
 			    "recording of its own, or a line that says why not, unless its "
-			    "environment was cleared or it is static or set-user-ID",
+			    "environment was cleared, or it is static or set-user-ID or cannot "
+			    "open this library (another root, another user)",
 			    program, by);
 	} else if (result->replaced) {
 		say(opt, "'%s' replaced itself by %s; the recording ends there", program, by);

@@ -711,6 +711,7 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 		record_pages_children(rec, r->path);
 	int followed = rc == 0 && rec->replaced && r->end != RECORDER_STOPPED && r->next &&
 		       take_successor(r);
+	record_pages_deaf(rec); /* who reads a report may leave us no time for it afterwards */
 	describe_result(r);
 	r->result.before = r->before;
 	if (followed) {

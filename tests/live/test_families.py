@@ -205,3 +205,52 @@ def test_children_of_what_took_the_programs_place_are_told(byteledger, tmp_path)
     done = said(byteledger, "run", "-o", tmp_path / "x.blt", "sh", "-c", f"exec {inner}")
     first = done.stderr.splitlines()[0]
     assert first.startswith("byteledger: not recorded: 1 child, its peak RSS ") and first.endswith(" MiB, perl: --follow-children")
+
+
+@pytest.fixture
+def other_root(tmp_path):
+    """A root with a shell in it, and nothing of ours."""
+    if os.geteuid() != 0:
+        pytest.skip("chroot needs root")
+    root = tmp_path / "root"
+    shell = os.path.realpath("/bin/sh")
+    for path in [shell, *re.findall(r"(/\S+) \(", said("ldd", shell).stdout)]:
+        to = root / path.lstrip("/")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, to)
+    return root, shell
+
+
+@pytest.mark.parametrize("follow", [[], ["--follow-children"]])
+def test_a_program_under_another_root_hears_nothing_of_the_library(byteledger, other_root, tmp_path, follow):
+    root, shell = other_root
+    bare = said("chroot", root, shell, "-c", "echo here; (exit 3)")
+    done = said(byteledger, "run", "-q", *follow, "-o", tmp_path / "x%p.blt", "chroot", root, shell, "-c", "echo here; (exit 3)")
+    assert (done.returncode, done.stdout) == (3, "here\n") == (bare.returncode, bare.stdout)
+    assert "ld.so" not in done.stderr and "preload" not in done.stderr, done.stderr
+    done = said(byteledger, "run", *follow, "-o", tmp_path / "y%p.blt", "chroot", root, shell, "-c", "exit 3")
+    assert "another root" in done.stderr, done.stderr
+
+
+def test_a_program_that_may_not_open_the_library_hears_nothing_of_it(byteledger, preload, tmp_path):
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root and setpriv")
+    mine = tmp_path / "mine"
+    mine.mkdir(0o700)
+    for path in byteledger, preload:
+        shutil.copy(path, mine)
+    for follow in [], ["--follow-children"]:
+        done = said(mine / "byteledger", "run", "-q", *follow, "-o", tmp_path / "x%p.blt", "setpriv", "--reuid=65534", "--regid=65534",
+                    "--clear-groups", "/bin/sh", "-c", "echo here", cwd="/")
+        assert (done.returncode, done.stdout) == (0, "here\n")
+        assert "ld.so" not in done.stderr, done.stderr
+
+
+def test_what_was_begun_beside_a_recording_is_gone_though_nobody_reads_the_report(byteledger, tmp_path):
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([byteledger, "run", "--", "perl", "-e", "exit 0"], cwd=folder, stdout=write, stderr=write, timeout=60)
+    os.close(write)
+    assert done.returncode == -13 and [path.name[:15] for path in folder.iterdir()] == ["byteledger_perl"], list(folder.iterdir())
