@@ -616,6 +616,8 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
 }
 
+#define LEAST_SHOWN 52429 /* 0.1 MiB, rounded */
+
 int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *opt, struct err *err)
 {
 	const struct sheet *sheet = e->sheet;
@@ -631,7 +633,9 @@ int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *o
 	buf_printf(&text, " = %s " WORDS_LIVE, explain_mib(a, live));
 	buf_printf(&text, " + %s " WORDS_FREE, explain_mib(a, pages));
 	struct explain_ranked *ranked = explain_rank(e, SHEET_HOLES, &count);
-	if (holes && count) {
+	if (holes < LEAST_SHOWN || !count)
+		holes = 0; /* of nothing there is no most */
+	if (holes) {
 		buf_printf(&text, " + %s " WORDS_HOLES ", most of them held by",
 			   explain_mib(a, holes));
 		buf_printf(&text, " %s",

@@ -59,10 +59,10 @@ void out_explain_verdict(struct buf *to, const struct explain *e)
 	uint64_t heap = sheet->class_bytes[SHEET_LIVE], objects = sheet->runtime_live_bytes,
 		 unknown = 0;
 	explain_not_walked(e, &objects, &unknown);
-	uint64_t pages = sheet->class_bytes[SHEET_FREE_PAGES],
-		 holes = sheet->class_bytes[SHEET_HOLES];
+	uint64_t pages = sheet->class_bytes[SHEET_FREE_PAGES] + sheet->runtime_free_bytes,
+		 holes = sheet->class_bytes[SHEET_HOLES] + sheet->runtime_hole_bytes;
 	uint64_t pools = sheet->runtime_hole_bytes + sheet->runtime_free_bytes,
-		 free_bytes = pages + holes + pools;
+		 free_bytes = pages + holes;
 	uint64_t uses =
 		heap + objects + sheet->class_bytes[SHEET_MMAP] + sheet->class_bytes[SHEET_NAMED];
 	char which[128] = "", c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];

@@ -51,11 +51,17 @@ static void add_up(const struct family *family, struct sums *s)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void put_command(struct buf *to, const struct family_member *m, int ascii)
+/* In @columns: a name without room for all of it keeps its end, which tells gcc from as. */
+static void put_command(struct page *page, const struct family_member *m, size_t columns)
 {
-	CLEANUP(buf_fini) struct buf text = { 0 };
+	CLEANUP(buf_fini) struct buf text = { 0 }, shown = { 0 };
 	const char *slash = m->exe ? strrchr(m->exe, '/') : NULL;
 	const char *name = slash ? slash + 1 : m->exe ? m->exe : "?";
+	text_escape(&shown, name, page->ascii);
+	if (text_columns(buf_cstr(&shown)) > columns) {
+		page_middle(page, buf_cstr(&shown), columns);
+		return;
+	}
 	size_t at = m->cmdline ? strnlen(m->cmdline, m->cmdline_bytes) : 0;
 	buf_puts(&text, name);
 	for (at++; m->cmdline && at < m->cmdline_bytes && text.len < COMMAND_BYTES;) {
@@ -64,7 +70,9 @@ static void put_command(struct buf *to, const struct family_member *m, int ascii
 		buf_put(&text, m->cmdline + at, len);
 		at += len + 1;
 	}
-	text_escape(to, buf_cstr(&text), ascii);
+	buf_clear(&shown);
+	text_escape(&shown, buf_cstr(&text), page->ascii);
+	page_text(page, buf_cstr(&shown), columns);
 }
 
 static void put_state(struct buf *to, const struct family_member *m)
@@ -109,13 +117,13 @@ static void put_member(struct page *page, const struct family_member *m)
 	else
 		buf_printf(&line, "%*s", (int)indent, "");
 	buf_printf(&line, "%u ", m->pid);
-	put_command(&line, m, page->ascii);
 	CLEANUP(buf_fini) struct buf state = { 0 };
 	put_state(&state, m);
 	size_t used = VALUE_COLUMNS + 2 * RSS_COLUMNS + COUNT_COLUMNS + TIME_COLUMNS + 2;
 	size_t left = page->width > used + 8 ? page->width - used : 8, tail = state.len;
 	page_spaces(page, 2);
-	page_text(page, buf_cstr(&line), left > tail + 8 ? left - tail : left);
+	left -= left > tail + 8 ? tail : 0;
+	put_command(page, m, left - page_text(page, buf_cstr(&line), left));
 	if (tail) {
 		page_tint(page, TINT_YELLOW);
 		buf_puts(page->to, buf_cstr(&state));

@@ -711,6 +711,28 @@ def test_regions_explain_and_the_end_of_run_say_it_in_the_same_words(byteledger,
     assert end.startswith(f"{advice['text']}: {advice['saves_bytes'] / 2**20:.1f} MiB at most ") and advice["text"] in " ".join(told.split())
     share = re.search(r"[0-9.]+ % explained", told)[0]
     assert share in end, (share, end)
+    # where next to nothing is in holes, nobody holds most of it
+    done = subprocess.run([byteledger, "run", "--no-pages", "-o", str(tmp_path / "b.blt"), "--", "perl", "-e", "1"], capture_output=True, text=True, env=env, timeout=120)
+    end = " ".join(done.stderr.split())
+    shown = re.search(r"RSS ([0-9.]+) MiB = ([0-9.]+) live \+ ([0-9.]+) free \+ (.*?)([0-9.]+) else", end)
+    assert shown and "0.0 in holes" not in end, end
+    assert shown[4] or abs(float(shown[1]) - sum(float(shown[i]) for i in (2, 3, 5))) < 0.21, end
+
+
+KEEPS = "import sys\nx = [str(i) * 3 for i in range(200000)]\nx = x[::20]\nprint(1, flush=True)\nsys.stdin.read()\n"
+
+
+def test_what_a_runtime_keeps_stands_in_both_halves_of_the_sentence(byteledger):
+    with subprocess.Popen(["/usr/bin/python3", "-c", KEEPS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        program.stdout.readline()
+        told = json.loads(subprocess.run([byteledger, "explain", "--format", "json", "-p", str(program.pid)], capture_output=True, text=True, check=True, timeout=60).stdout)
+        program.stdin.close()
+    text = " ".join(told["verdict"])
+    size = r"([0-9.]+) (KiB|MiB)"
+    found = re.search(size + " are free, but its runtime has not given them back: " + size + " could go at once, " + size + " are stuck", text)
+    assert found, text
+    whole, at_once, stuck = (float(found[i]) * (1 / 1024 if found[i + 1] == "KiB" else 1) for i in (1, 3, 5))
+    assert whole > 5 and abs(whole - at_once - stuck) < 0.16, text
 
 
 # since 3.0 mimalloc's pages of 64 KiB have their heads within themselves, before that those of 32 MiB stood together

@@ -78,6 +78,17 @@ def test_any_file_of_a_family_and_its_folder_lead_to_all_of_it(byteledger, famil
     assert pages[0]["totals"]["allocations"] == sum(process["allocations"] for process in processes)
 
 
+def test_a_long_name_in_a_tree_keeps_its_end(byteledger, tmp_path):
+    for name in "as", "ld":
+        shutil.copy(shutil.which("true"), tmp_path / f"x86_64-linux-gnu-of-a-longer-name-{name}")
+    text = f"#!/bin/sh\n{tmp_path}/x86_64-linux-gnu-of-a-longer-name-as\n{tmp_path}/x86_64-linux-gnu-of-a-longer-name-ld\n:\n"
+    done = said(byteledger, "run", "--follow-children", "--no-pages", "-o", tmp_path / "%e_%p.blt", script(tmp_path, text),
+                env={**os.environ, "COLUMNS": "80"})
+    lines = [line for line in done.stderr.splitlines() if "x86_64" in line and "…" in line]
+    assert [line[-8:] for line in lines] == ["-name-as", "-name-ld"], done.stderr
+    assert max(map(len, lines)) <= 80
+
+
 def test_families_in_one_folder_stay_apart(byteledger, family, tmp_path):
     folder, _ = family
     first = tree(byteledger, folder)
