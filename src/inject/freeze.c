@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -79,6 +80,22 @@ int freeze_can(pid_t pid)
 	if (dir)
 		closedir(dir);
 	return can;
+}
+
+#define DEEP_NS 2000000000u
+#define DEEP_PAUSE_NS 2000000
+
+int freeze_await(pid_t pid)
+{
+	const struct timespec pause = { .tv_nsec = DEEP_PAUSE_NS };
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + DEEP_NS;
+	/* what is in a page fault, say, is so for a moment */
+	while (!freeze_can(pid)) {
+		if (clock_ns(CLOCK_MONOTONIC) > until)
+			return -ETIMEDOUT;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
 }
 
 static int stop_all(struct freeze *f, pid_t pid, size_t *fresh)

@@ -35,6 +35,8 @@ int freeze_begin(struct freeze *freeze, pid_t pid, struct err *err);
  * freeze_begin() would wait for that, with the others stopped.
  */
 int freeze_can(pid_t pid);
+/** freeze_await() - until freeze_can(), two seconds at most. Return: 0, -ETIMEDOUT. */
+int freeze_await(pid_t pid);
 /** freeze_keep() - all but @tid go on, which freeze_end() lets go. */
 void freeze_keep(struct freeze *freeze, pid_t tid);
 /** freeze_end() - all go on. Return: for how long they stood still, ns. */

@@ -14,11 +14,9 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "inject/attach_impl.h"
 #include "inject/freeze.h"
 #include "wire/heap_start.h"
@@ -60,26 +58,15 @@ int attach_is_there(const struct attach *a)
 	return 1;
 }
 
-#define DEEP_NS 2000000000u
-#define DEEP_PAUSE_NS 2000000
-
 int attach_freeze(struct attach *a, struct freeze *f, struct err *err)
 {
-	const struct timespec pause = { .tv_nsec = DEEP_PAUSE_NS };
-	uint64_t until = clock_ns(CLOCK_MONOTONIC) + DEEP_NS;
-	/* what is in a page fault, say, is so for a moment */
-	while (!freeze_can(a->pid)) {
-		if (clock_ns(CLOCK_MONOTONIC) > until) {
-			err_set(err, -EINVAL,
-				"cannot come into process %d: a thread of it waits for a device, a "
-				"file system or the child of a vfork(), and cannot be stopped; "
-				"nothing was changed",
-				(int)a->pid);
-			return err_hint(err, "once more, in a moment");
-		}
-		nanosleep(&pause, NULL);
-	}
-	return freeze_begin(f, a->pid, err);
+	if (freeze_await(a->pid) == 0)
+		return freeze_begin(f, a->pid, err);
+	err_set(err, -EINVAL,
+		"cannot come into process %d: a thread of it waits for a device, a file system or "
+		"the child of a vfork(), and cannot be stopped; nothing was changed",
+		(int)a->pid);
+	return err_hint(err, "once more, in a moment");
 }
 
 int attach_put_back(struct attach *a, struct err *err)

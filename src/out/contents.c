@@ -2,6 +2,7 @@
 #include "out/contents.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/buf.h"
@@ -80,6 +81,13 @@ void out_contents_json(FILE *to, const struct contents *c)
 	if (c->process.known) {
 		jsonw_u64(&j, "pid", c->process.pid);
 		jsonw_str(&j, "exe", c->process.exe);
+		jsonw_array(&j, "cmdline");
+		for (size_t at = 0; at < c->process.cmdline_bytes;) {
+			const char *word = c->process.cmdline + at;
+			jsonw_str(&j, NULL, word);
+			at += strlen(word) + 1;
+		}
+		jsonw_array_end(&j);
 		jsonw_str(&j, "source", c->process.source);
 		jsonw_u64(&j, "start_realtime_ns", c->process.start_realtime_ns);
 		jsonw_u64(&j, "time_bound_ns", c->process.time_bound_ns);
@@ -162,6 +170,21 @@ static void print_time(FILE *to, const char *label, uint64_t ns)
 		fprintf(to, "%s%s\n", label, text);
 }
 
+/* What was called: a program of several names (busybox, redis-server) is one file. */
+static void print_command(FILE *to, const struct contents *c)
+{
+	CLEANUP(buf_fini) struct buf words = { 0 };
+	CLEANUP(buf_fini) struct buf shown = { 0 };
+	for (size_t at = 0; at < c->process.cmdline_bytes;) {
+		const char *word = c->process.cmdline + at;
+		buf_printf(&words, "%s%s", at ? " " : "", word);
+		at += strlen(word) + 1;
+	}
+	text_escape(&shown, buf_cstr(&words), 0);
+	if (shown.len)
+		fprintf(to, "command     %s\n", buf_cstr(&shown));
+}
+
 static void print_process(FILE *to, const struct contents *c)
 {
 	CLEANUP(buf_fini) struct buf exe = { 0 };
@@ -174,6 +197,7 @@ static void print_process(FILE *to, const struct contents *c)
 	text_escape(&source, c->process.source, 0);
 	fprintf(to, "process     %s (pid %" PRIu32 "), recorded by %s\n", buf_cstr(&exe),
 		c->process.pid, buf_cstr(&source));
+	print_command(to, c);
 	print_time(to, "started     ", c->process.start_realtime_ns);
 	fprintf(to, "length      %.3f s, times exact to %g ms; %s\n", (double)c->runtime_ns / 1e9,
 		(double)c->process.time_bound_ns / 1e6,

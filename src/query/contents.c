@@ -26,6 +26,20 @@ static int keep_text(char **to, const char *text, struct err *err)
 	return 0;
 }
 
+static int keep_cmdline(struct contents *c, const struct def *def, struct err *err)
+{
+	size_t bytes = def->process.cmdline ? def->process.cmdline_bytes : 0;
+	char *copy = calloc(1, bytes + 1);
+	if (!copy)
+		return err_set(err, -ENOMEM, "cannot keep what the recording names");
+	if (bytes)
+		memcpy(copy, def->process.cmdline, bytes);
+	free(c->process.cmdline);
+	c->process.cmdline = copy;
+	c->process.cmdline_bytes = bytes;
+	return 0;
+}
+
 static int count_define(struct sink *sink, const struct def *def, struct err *err)
 {
 	struct contents *c = ((struct counter *)sink)->contents;
@@ -42,6 +56,7 @@ static int count_define(struct sink *sink, const struct def *def, struct err *er
 	c->process.time_bound_ns = def->process.time_bound_ns;
 	c->process.runtime_ns = def->process.runtime_ns;
 	int rc = keep_text(&c->process.exe, def->process.exe, err);
+	rc = rc < 0 ? rc : keep_cmdline(c, def, err);
 	return rc < 0 ? rc : keep_text(&c->process.source, def->process.comment, err);
 }
 
@@ -139,6 +154,7 @@ void contents_fini(struct contents *c)
 		free(c->files[i].path);
 	free(c->files);
 	free(c->process.exe);
+	free(c->process.cmdline);
 	free(c->process.source);
 	*c = (struct contents){ 0 };
 }

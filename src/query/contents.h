@@ -33,7 +33,9 @@ struct contents {
 	struct {
 		int known, ended, complete, exit_status;
 		uint32_t pid, modules_nameless;
-		char *exe, *source;
+		/* cmdline: each argument ends in NUL, cmdline_bytes long in all */
+		char *exe, *source, *cmdline;
+		size_t cmdline_bytes;
 		uint64_t start_realtime_ns, time_bound_ns, runtime_ns;
 	} process;
 	struct contents_file *files;

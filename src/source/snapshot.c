@@ -623,6 +623,18 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 	return rc < 0 ? err_set(err, rc, "cannot keep the pages of process %d", (int)s->pid) : 0;
 }
 
+/* Some threads must not stand still until another one can be stopped, which may take a minute. */
+static int stop(pid_t pid, struct freeze *freeze, struct err *err)
+{
+	if (freeze_await(pid) == 0)
+		return freeze_begin(freeze, pid, err);
+	err_set(err, -EBUSY,
+		"cannot stop process %d: a thread of it waits for a device, a file system or the "
+		"child of a vfork(); nothing was stopped",
+		(int)pid);
+	return err_hint(err, "once more, in a moment; without --freeze nothing is stopped");
+}
+
 static struct snapshot *take(pid_t pid, const struct snapshot_opt *opt, struct err *err)
 {
 	CLEANUP(target_close) struct target target = { 0 };
@@ -642,7 +654,7 @@ static struct snapshot *take(pid_t pid, const struct snapshot_opt *opt, struct e
 	if (rc == 0)
 		rc = pages_open(&pages, &target, err);
 	if (rc == 0 && opt->freeze)
-		rc = freeze_begin(&freeze, pid, err);
+		rc = stop(pid, &freeze, err);
 	if (rc == 0) {
 		memcpy(s->comm, target.comm, sizeof(s->comm));
 		s->start_age_ns = age_of(pid);

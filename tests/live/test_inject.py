@@ -594,6 +594,16 @@ def test_who_waits_so_that_nothing_interrupts_it_is_refused_and_not_stopped(runn
     it.close()
 
 
+def test_nobody_stands_still_until_such_a_thread_can_be_stopped(running, prog, byteledger):
+    it = running(prog("injected"), "vforks", "5")
+    assert it.say("go") == "now"
+    time.sleep(0.1)
+    done = subprocess.run([byteledger, "explain", "--freeze", "-p", str(it.pid)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "vfork" in done.stderr and "without --freeze" in done.stderr, done
+    assert it.line() == "done"
+    it.close()
+
+
 def test_who_brings_its_own_allocator_is_refused(byteledger, tmp_path):
     (tmp_path / "s.c").write_text(
         "#include <stdlib.h>\n#include <unistd.h>\nstatic char m[1<<20]; static size_t n;\n"
