@@ -77,16 +77,9 @@ void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt
 
 void http_reply_err(struct http_reply *reply, const struct err *err)
 {
-	unsigned status = err->code == -EINVAL || err->code == -ERANGE  ? 400
-			  : err->code == -ENOENT || err->code == -ESRCH ? 404
-			  : err->code == -EMSGSIZE                      ? 414
-			  : err->code == -EPERM                         ? 403
-			  : err->code == -EBUSY || err->code == -EAGAIN || err->code == -ETIMEDOUT
-				  ? 503
-				  : 500;
 	const char *hint = err->hint[0] || err->code != -ENOMEM ? err->hint : memory_hint;
 	char text[sizeof(err->msg)];
-	reply_json(reply, status, http_sentence(err, text, sizeof(text)), hint);
+	reply_json(reply, http_status_of(err->code), http_sentence(err, text, sizeof(text)), hint);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -751,6 +744,7 @@ int http_server_start(const struct http_opt *opt, struct http_server **out, stru
 			 "give --token-file FILE, or --no-auth if everybody there may read it");
 	}
 	if (rc == 0) {
+		http_places_warm(HTTP_THREAD_STACK);
 		server->daemon = http_library.start_daemon(
 			MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 				MHD_USE_POLL,

@@ -59,6 +59,11 @@ struct http_places {
 
 void http_places_init(struct http_places *places);
 void http_places_fini(struct http_places *places);
+/**
+ * http_places_warm() - the C library keeps stacks of threads that have ended: with some of
+ * @stack_bytes there, a client is answered even where all other memory is taken for the moment.
+ */
+void http_places_warm(size_t stack_bytes);
 /** http_places_share() - all servers of this process together hold at most so many connections. */
 void http_places_share(unsigned most);
 /**
@@ -134,6 +139,8 @@ int guard_load_token(const char *path, char token[HTTP_TOKEN_MAX], struct err *e
 int guard_parse_address(const char *text, struct sockaddr_storage *out, socklen_t *len,
 			int *loopback, struct err *err);
 
+/** http_status_of() - of a failure below: see http_reply_err(). */
+unsigned http_status_of(int code);
 /**
  * http_sentence() - of @err into @text: what a question names and is not there is no file, so
  * "there is no source 7" goes without errno's words; where a call failed, they stay.

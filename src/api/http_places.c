@@ -8,6 +8,8 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +20,8 @@
 
 /* An answer that somebody takes so slowly gives its place up, too, if nobody else can. */
 #define ANSWER_NS 30000000000ull
+
+#define THREADS_WARM 32 /* 16 MiB of stacks, which nothing touches */
 
 void http_places_init(struct http_places *places)
 {
@@ -41,13 +45,23 @@ static int same_address(const struct sockaddr_storage *a, const struct sockaddr_
 		       : a4->sin_addr.s_addr == b4->sin_addr.s_addr;
 }
 
+/* Whether @p has asked; its whole question may lie unread, where its thread finds no processor. */
+static int has_asked(const struct http_place *p)
+{
+	char head[2048];
+	if (p->state != PLACE_WAITS)
+		return p->state == PLACE_ANSWERS;
+	ssize_t got = recv(p->fd, head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
+	return got > 0 && memmem(head, (size_t)got, "\r\n\r\n", 4);
+}
+
 /*
  * Whether @p is a better one than @best to be closed; one that has asked for something only if it
  * takes its time.
  */
 static int goes_before(const struct http_place *p, const struct http_place *best, uint64_t now_ns)
 {
-	if (p->state == PLACE_ANSWERS && now_ns - p->since_ns < ANSWER_NS)
+	if (now_ns - p->since_ns < ANSWER_NS && has_asked(p))
 		return 0;
 	if (p->state != PLACE_WAITS && p->state != PLACE_ANSWERS)
 		return 0;
@@ -185,6 +199,59 @@ int http_places_set(struct http_places *places, struct MHD_Connection *connectio
 	}
 	pthread_mutex_unlock(&places->lock);
 	return !refused;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void *wait_to_go(void *go)
+{
+	while (sem_wait(go) < 0)
+		;
+	return NULL;
+}
+
+void http_places_warm(size_t stack_bytes)
+{
+	pthread_t threads[THREADS_WARM];
+	pthread_attr_t attr;
+	sem_t go;
+	size_t count = 0;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, stack_bytes);
+	sem_init(&go, 0, 0);
+	while (count < THREADS_WARM && pthread_create(&threads[count], &attr, wait_to_go, &go) == 0)
+		count++;
+	for (size_t i = 0; i < count; i++)
+		sem_post(&go);
+	for (size_t i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+	sem_destroy(&go);
+	pthread_attr_destroy(&attr);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+unsigned http_status_of(int code)
+{
+	switch (-code) {
+	case EINVAL:
+	case ERANGE:
+		return 400;
+	case EPERM:
+		return 403;
+	case ENOENT:
+	case ESRCH:
+		return 404;
+	case EMSGSIZE:
+		return 414;
+	case EBUSY:
+	case EAGAIN:
+	case ETIMEDOUT:
+	case ENOMEM:
+		return 503;
+	default:
+		return 500;
+	}
 }
 
 const char *http_sentence(const struct err *err, char *text, size_t size)

@@ -3,6 +3,7 @@
 #include "api/shelf_internal.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,28 @@ static void drop_job(struct shelf *shelf, struct job *job)
 			return;
 		}
 	}
+}
+
+size_t shelf_shed(struct shelf *shelf)
+{
+	pthread_mutex_lock(&shelf->lock);
+	for (struct job *job = shelf->jobs, *next; job; job = next) {
+		next = job->next;
+		if (job->state == JOB_DONE && !job->waiters)
+			drop_job(shelf, job);
+	}
+	for (struct own_reading **at = &shelf->readings; *at;) {
+		if ((*at)->refs == 1)
+			take_off(shelf, at);
+		else
+			at = &(*at)->next;
+	}
+	size_t jobs = shelf->job_count;
+	pthread_mutex_unlock(&shelf->lock);
+	shelf_shed_folds(shelf);
+	spare_give_back();
+	malloc_trim(0);
+	return jobs;
 }
 
 void shelf_look(struct shelf *shelf)

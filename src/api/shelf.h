@@ -82,6 +82,11 @@ struct shelf *shelf_new(const struct shelf_item *items, size_t count, struct err
 int shelf_add(struct shelf *shelf, const struct shelf_item *item, struct err *err);
 /** shelf_free() - ends all work; no other call may be running. */
 void shelf_free(struct shelf *shelf);
+/**
+ * shelf_shed() - what is kept and nobody holds goes, back to the kernel: there is no memory for a
+ * question. Return: how many are waited for still.
+ */
+size_t shelf_shed(struct shelf *shelf);
 size_t shelf_count(const struct shelf *shelf);
 const struct shelf_item *shelf_at(const struct shelf *shelf, size_t source);
 

@@ -118,6 +118,25 @@ void shelf_unfold(struct shelf *shelf, struct shelf_fold *fold)
 	pthread_mutex_unlock(&shelf->folding);
 }
 
+void shelf_shed_folds(struct shelf *shelf)
+{
+	pthread_mutex_lock(&shelf->folding);
+	int has_plain = 0;
+	for (struct own_fold **at = &shelf->folds; *at;) {
+		struct own_fold *f = *at;
+		int stays = f->refs > 1 || (!f->key[0] && !has_plain);
+		has_plain |= !f->key[0];
+		if (stays) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		f->on_shelf = 0;
+		fold_unref(shelf, f);
+	}
+	pthread_mutex_unlock(&shelf->folding);
+}
+
 void shelf_free_folds(struct shelf *shelf)
 {
 	for (struct own_fold *f = shelf->folds, *next; f; f = next) {

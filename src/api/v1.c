@@ -4,17 +4,26 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "api/byteledger-openapi.h"
 #include "api/v1_internal.h"
+#include "base/clock.h"
 #include "base/intern.h"
 
 _Static_assert(V1_LIVE_FIRST >= SHELF_SOURCES_MAX, "numbers of recordings end before");
 
 #define ANSWERS_MAX 64
-#define ANSWER_BYTES_MAX (4u << 20) /* a larger one is not kept */
+#define ANSWER_BYTES_MAX (4u << 20)   /* a larger one is not kept */
+#define ANSWERS_BYTES_MAX (32u << 20) /* of all of them */
+#define WORK_LEAST 4 /* answers are put together so many at once, or two a processor */
+#define WORK_MOST 32
+#define TURN_NS (10 * NS_PER_S) /* a question waits so long for memory that others hold */
+#define TURN_PAUSE_NS (20 * 1000000u)
 #define RETRY_MS 100
 #define PART_WAIT_MS 100
 
@@ -66,7 +75,16 @@ struct v1 {
 	struct place places[ARRAY_LEN(all_routes)];
 	pthread_mutex_t lock;
 	struct answer answers[ANSWERS_MAX];
+	/* of their bodies */
+	size_t answers_bytes;
 	uint64_t clock;
+	/* questions of which an answer is put together, and how many may be */
+	pthread_cond_t less;
+	unsigned at_work, most_at_work;
+	/* one at a time of those that found no memory */
+	pthread_mutex_t turn;
+	/* questions that are being answered, but for those that wait for their turn */
+	atomic_uint asked;
 	struct v1_live lives[V1_LIVES_MAX];
 	size_t live_count;
 	/* a ring, under lock */
@@ -159,6 +177,33 @@ static int is_gone(void *ctx)
 	return http_request_gone(ctx);
 }
 
+/**
+ * begin_work(), end_work() - each answer that is put together takes memory of its own: only as many
+ * as the processors can do. Who waits for a reading is not one of them.
+ */
+static void begin_work(struct v1_call *call)
+{
+	struct v1 *v1 = call->v1;
+	pthread_mutex_lock(&v1->lock);
+	while (v1->at_work >= v1->most_at_work)
+		pthread_cond_wait(&v1->less, &v1->lock);
+	v1->at_work++;
+	pthread_mutex_unlock(&v1->lock);
+	call->works = 1;
+}
+
+static void end_work(struct v1_call *call)
+{
+	struct v1 *v1 = call->v1;
+	if (!call->works)
+		return;
+	pthread_mutex_lock(&v1->lock);
+	v1->at_work--;
+	pthread_cond_signal(&v1->less);
+	pthread_mutex_unlock(&v1->lock);
+	call->works = 0;
+}
+
 int v1_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
 	       struct err *err)
 {
@@ -174,7 +219,10 @@ int v1_reading(struct v1_call *call, const struct shelf_query *query, struct rea
 						 .takes_part = call->takes_part,
 						 .gone = is_gone,
 						 .ctx = (void *)call->request };
+	end_work(call);
 	int rc = shelf_get(call->shelf, query, &patience, out, &call->progress, err);
+	if (call->takes_turns)
+		begin_work(call);
 	return rc > 0 ? 0 : rc == 0 ? V1_PENDING : rc;
 }
 
@@ -344,6 +392,25 @@ static int find_answer(struct v1 *v1, const char *question, const char *etag, st
 	return found;
 }
 
+/** drop_answer() - under the lock. */
+static void drop_answer(struct v1 *v1, struct answer *a)
+{
+	v1->answers_bytes -= a->body.len;
+	free(a->question);
+	buf_fini(&a->body);
+	*a = (struct answer){ 0 };
+}
+
+/** oldest_answer() - that is kept; NULL: none is. Under the lock. */
+static struct answer *oldest_answer(struct v1 *v1)
+{
+	struct answer *oldest = NULL;
+	for (size_t i = 0; i < ANSWERS_MAX; i++)
+		if (v1->answers[i].question && (!oldest || v1->answers[i].used < oldest->used))
+			oldest = &v1->answers[i];
+	return oldest;
+}
+
 static void keep_answer(struct v1 *v1, const char *question, const char *etag,
 			const struct buf *body)
 {
@@ -360,17 +427,16 @@ static void keep_answer(struct v1 *v1, const char *question, const char *etag,
 		if (a->used < to->used)
 			to = a;
 	}
-	free(to->question);
+	drop_answer(v1, to);
+	while (v1->answers_bytes + body->len > ANSWERS_BYTES_MAX)
+		drop_answer(v1, oldest_answer(v1));
 	to->question = strdup(question);
 	to->used = ++v1->clock;
-	buf_clear(&to->body);
 	buf_put(&to->body, body->data, body->len);
 	snprintf(to->etag, sizeof(to->etag), "%s", etag);
-	if (!to->question || buf_failed(&to->body)) {
-		free(to->question);
-		buf_fini(&to->body);
-		*to = (struct answer){ 0 };
-	}
+	v1->answers_bytes += to->body.len;
+	if (!to->question || buf_failed(&to->body))
+		drop_answer(v1, to);
 	pthread_mutex_unlock(&v1->lock);
 }
 
@@ -395,6 +461,66 @@ static int make_answer(const struct v1_route *route, struct v1_call *call, struc
 	return rc;
 }
 
+/** release() - what a question held, but not what it asks. */
+static void release(struct v1_call *call)
+{
+	if (call->folded == &call->own)
+		fold_free(call->own.fold);
+	else
+		shelf_unfold(call->shelf, call->folded);
+	shelf_put(call->shelf, call->reading);
+	shelf_put(call->shelf, call->base);
+	end_work(call);
+}
+
+/**
+ * answer_in_turn() - @call found no memory: again, once others have given theirs back. -ENOMEM
+ * where it found none alone, either, or has waited for long; who can come back is told to.
+ */
+static int answer_in_turn(const struct v1_route *route, struct v1_call *call,
+			  const struct v1_call *fresh, struct buf *body, struct err *err)
+{
+	struct v1 *v1 = call->v1;
+	const uint64_t wait_ns = call->ask.has_wait ? call->ask.wait_ms * 1000000 : TURN_NS;
+	const uint64_t until = clock_ns(CLOCK_MONOTONIC) + wait_ns;
+	const struct timespec pause = { .tv_nsec = TURN_PAUSE_NS }, last = clock_time(until);
+	int rc = -ENOMEM, alone = 0;
+	release(call);
+	*call = *fresh;
+	atomic_fetch_sub(&v1->asked, 1);
+	if (pthread_mutex_clocklock(&v1->turn, CLOCK_MONOTONIC, &last) != 0) {
+		atomic_fetch_add(&v1->asked, 1);
+		return call->ask.has_wait ? V1_PENDING : rc;
+	}
+	do {
+		nanosleep(&pause, NULL);
+		alone = shelf_shed(call->shelf) == 0;
+		release(call);
+		*call = *fresh;
+		buf_clear(body);
+		*err = (struct err){ 0 };
+		alone &= atomic_fetch_add(&v1->asked, 1) == 0;
+		rc = make_answer(route, call, body, err);
+		alone &= atomic_fetch_sub(&v1->asked, 1) == 1;
+	} while (rc == -ENOMEM && !alone && !http_request_gone(call->request) &&
+		 clock_ns(CLOCK_MONOTONIC) < until);
+	atomic_fetch_add(&v1->asked, 1);
+	pthread_mutex_unlock(&v1->turn);
+	return rc == -ENOMEM && !alone && call->ask.has_wait ? V1_PENDING : rc;
+}
+
+static int answer(const struct v1_route *route, struct v1_call *call, struct buf *body,
+		  struct err *err)
+{
+	const struct v1_call fresh = *call;
+	atomic_fetch_add(&call->v1->asked, 1);
+	int rc = make_answer(route, call, body, err);
+	if (rc == -ENOMEM)
+		rc = answer_in_turn(route, call, &fresh, body, err);
+	atomic_fetch_sub(&call->v1->asked, 1);
+	return rc;
+}
+
 static void put_pending(const struct v1_call *call, struct http_reply *reply)
 {
 	reply->status = 202;
@@ -403,12 +529,7 @@ static void put_pending(const struct v1_call *call, struct http_reply *reply)
 
 static void end_call(struct v1_call *call)
 {
-	if (call->folded == &call->own)
-		fold_free(call->own.fold);
-	else
-		shelf_unfold(call->shelf, call->folded);
-	shelf_put(call->shelf, call->reading);
-	shelf_put(call->shelf, call->base);
+	release(call);
 	ask_fini(&call->ask);
 }
 
@@ -417,7 +538,9 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	const struct place *place = ctx;
 	const struct v1_route *route = place->route;
 	struct v1 *v1 = place->v1;
-	struct v1_call call = { .v1 = v1, .shelf = v1->shelf, .request = request, .reply = reply };
+	struct v1_call call = {
+		.v1 = v1, .shelf = v1->shelf, .request = request, .reply = reply, .takes_turns = 1
+	};
 	const char *names[ASK_NAMES_MAX + 1];
 	char etag[48];
 	struct err err = { 0 };
@@ -458,7 +581,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	} else if (cached && http_request_has_etag(request, etag)) {
 		reply->status = 304;
 	} else if (!cached || !find_answer(v1, buf_cstr(&question), etag, &reply->body)) {
-		rc = make_answer(route, &call, &reply->body, &err);
+		rc = answer(route, &call, &reply->body, &err);
 		cached = cached && !call.in_part;
 		if (rc == 0 && cached && !reply->body_more && !reply->stream_more &&
 		    !buf_failed(&reply->body))
@@ -495,6 +618,12 @@ struct v1 *v1_new(struct shelf *shelf, struct err *err)
 	}
 	v1->shelf = shelf;
 	pthread_mutex_init(&v1->lock, NULL);
+	pthread_mutex_init(&v1->turn, NULL);
+	pthread_cond_init(&v1->less, NULL);
+	long most = 2 * sysconf(_SC_NPROCESSORS_ONLN);
+	v1->most_at_work = most < WORK_LEAST  ? WORK_LEAST
+			   : most > WORK_MOST ? WORK_MOST
+					      : (unsigned)most;
 	for (size_t i = 0; i < ARRAY_LEN(all_routes); i++)
 		v1->places[i] = (struct place){ v1, &all_routes[i] };
 	return v1;
@@ -513,6 +642,8 @@ void v1_free(struct v1 *v1)
 		free(v1->told[i].json);
 	}
 	pthread_mutex_destroy(&v1->lock);
+	pthread_mutex_destroy(&v1->turn);
+	pthread_cond_destroy(&v1->less);
 	free(v1);
 }
 

@@ -42,6 +42,8 @@ struct v1_call {
 	int takes_part;
 	/* the answer is of such: it is not kept */
 	int in_part;
+	/* v1_reading() waits for its turn to put the answer together; it is its turn */
+	int takes_turns, works;
 	struct jsonw json;
 };
 

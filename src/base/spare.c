@@ -59,19 +59,27 @@ void *spare_calloc(size_t count, size_t size)
 }
 
 /**
- * drop() - those that were given back longest ago, until no more than SPARE_MAX is kept. Return: a
- * list of them. Under the lock.
+ * drop() - those that were given back longest ago, until no more than @most is kept. Return: a list
+ * of them. Under the lock.
  */
-static struct spare *drop(void)
+static struct spare *drop(size_t most)
 {
 	struct spare **at = &first;
-	for (size_t bytes = 0; *at && (bytes += (*at)->bytes) <= SPARE_MAX;)
+	for (size_t bytes = 0; *at && (bytes += (*at)->bytes) <= most;)
 		at = &(*at)->next;
 	struct spare *gone = *at;
 	*at = NULL;
 	for (const struct spare *s = gone; s; s = s->next)
 		kept -= s->bytes;
 	return gone;
+}
+
+static void free_all(struct spare *gone)
+{
+	for (struct spare *next; gone; gone = next) {
+		next = gone->next;
+		free(gone);
+	}
 }
 
 void spare_free(void *at)
@@ -92,12 +100,17 @@ void spare_free(void *at)
 	s->next = first;
 	first = s;
 	kept += s->bytes;
-	struct spare *gone = drop();
+	struct spare *gone = drop(SPARE_MAX);
 	pthread_mutex_unlock(&lock);
-	for (struct spare *next; gone; gone = next) {
-		next = gone->next;
-		free(gone);
-	}
+	free_all(gone);
+}
+
+void spare_give_back(void)
+{
+	pthread_mutex_lock(&lock);
+	struct spare *gone = drop(0);
+	pthread_mutex_unlock(&lock);
+	free_all(gone);
 }
 
 size_t spare_kept(void)

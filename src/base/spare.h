@@ -19,6 +19,8 @@
 void *spare_calloc(size_t count, size_t size);
 /** spare_free() - NULL is none. */
 void spare_free(void *at);
+/** spare_give_back() - all that is kept. */
+void spare_give_back(void);
 /** spare_kept() - bytes that wait for the next one. */
 size_t spare_kept(void);
 

@@ -64,6 +64,56 @@ def test_two_hundred_clients_get_right_answers_and_leave_nothing_behind(byteledg
         assert memory(server) < before + (150 << 20)
 
 
+MANY_STACKS = """
+#include <stdlib.h>
+enum { COUNT = 400000 };
+static void *blocks[COUNT];
+__attribute__((noinline)) static void *deep(unsigned depth, unsigned way)
+{
+    void *volatile made;
+    if (!depth) return malloc(48);
+    if (way & 1) made = deep(depth - 1, way >> 1);
+    else if (way & 2) made = deep(depth - 1, way >> 2);
+    else made = deep(depth - 1, way >> 1);
+    return made;
+}
+int main(void)
+{
+    for (unsigned round = 0; round < 3; round++)
+        for (unsigned i = 0; i < COUNT; i++) free(blocks[i]), blocks[i] = deep(12, i * 2654435761u >> 12);
+    return 0;
+}
+"""
+
+
+def test_questions_that_find_no_memory_are_answered_in_turn(byteledger, tmp_path):
+    """Each fits into the server's memory, all at once do not: they wait for each other, and who has waited in vain may come again."""
+    source, program, path = tmp_path / "many.c", tmp_path / "many", str(tmp_path / "many.blt")
+    source.write_text(MANY_STACKS)
+    subprocess.run(["cc", "-O1", "-o", str(program), str(source)], check=True, timeout=60)
+    subprocess.run([byteledger, "run", "-q", "-o", path, "--", str(program)], check=True, capture_output=True, timeout=300)
+    questions = [f"/api/v1/{what}&at={4 + i * 3}%25" for i in range(15) for what in ("allocations?group=stack&limit=500", "tree?nodes=2000")]
+    with Server(byteledger, path, "--memory", "220M") as server:
+        server.get("summary")
+        told = {}
+
+        def ask(question):
+            status, _, body = server.ask(question)
+            told[question] = (status, body)
+        threads = [threading.Thread(target=ask, args=(question,)) for question in questions]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(sorted(status for status, _ in told.values()))
+        assert {status for status, _ in told.values()} <= {200, 503}, told
+        for question in questions:
+            status, _, body = server.ask(question)
+            assert status == 200, (question, body)
+            if told[question][0] == 200:
+                assert json.loads(body) == json.loads(told[question][1])
+
+
 def test_slow_readers_and_half_open_connections_keep_nobody_out(byteledger, recording):
     with Server(byteledger, recording) as server:
         server.get("tree")
