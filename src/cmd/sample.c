@@ -133,9 +133,9 @@ static const struct argp_option options[] = {
 	{ "quiet", 'q', NULL, 0, "Print no report; files are written, notes go to stderr as ever",
 	  6 },
 	{ "budget", OPT_BUDGET, "PERCENT", 0,
-	  "What the probes may cost, of one CPU (default 1; 0: no limit). Above it they are in for "
-	  "a part of the time, at random moments; with --leaks, which has to see every free, a "
-	  "budget that is given and exceeded ends it",
+	  "What the probes may cost, of one CPU (default 1; of a program behind -- 5, beside its "
+	  "first second; 0: no limit). Above it they are in for a part of the time; with --leaks, "
+	  "which has to see every free, a budget that is given and exceeded ends it",
 	  7 },
 	{ "duration", OPT_DURATION, "TIME", 0, "Detach, report and exit after that time", 7 },
 	{ 0 },

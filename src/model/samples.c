@@ -571,6 +571,19 @@ void samples_go_on(struct samples *s, double seen_ns, double missed_ns, double u
 	}
 }
 
+void samples_doubt(struct samples *s, double calls)
+{
+	double all = 0;
+	for (size_t i = 0; i < s->row_count; i++)
+		all += s->rows[i].now.count;
+	for (size_t i = 0; all > 0 && i < s->row_count; i++) {
+		struct sample_row *row = &s->rows[i];
+		row->bytes_spread.unsure += calls / all * row->now.bytes;
+		row->count_spread.unsure += calls / all * row->now.count;
+		samples_scale(s, row);
+	}
+}
+
 /*
  * A long watch keeps every second, then every fourth reading: as many as there is room for, over
  * the whole time.

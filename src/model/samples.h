@@ -212,6 +212,8 @@ struct samples {
 	double missed, heard;
 	/* share of the time in which allocations are seen; 1 = always */
 	double duty;
+	/* CPU time that the probes of a started program may take beside the budget, once */
+	double given_ns;
 	/* what was spent beyond the budget at most; it is earned back before more is spent */
 	double overdrawn_ns;
 	/* what was done to keep to the budget; "" = nothing */
@@ -279,6 +281,9 @@ int samples_are_least(const struct samples *samples);
  * it, all of which is settled; but for @unsure of it. Of time, or of work.
  */
 void samples_go_on(struct samples *samples, double seen_ns, double missed_ns, double unsure);
+
+/** samples_doubt() - @calls more or less, of all rows alike, as a standard error. */
+void samples_doubt(struct samples *samples, double calls);
 
 /** samples_mark() - an interval ends at @now_ns: every row notes what is live. */
 void samples_mark(struct samples *samples, uint64_t now_ns);

@@ -382,6 +382,8 @@ static void put_cost(struct jsonw *json, const struct samples *s)
 	jsonw_u64(json, "kernel_bytes", s->kernel_bytes);
 	jsonw_double(json, "duty", s->duty);
 	jsonw_u64(json, "overdrawn_ns", s->budget > 0 ? sample_whole(s->overdrawn_ns) : 0);
+	if (s->given_ns > 0)
+		jsonw_double(json, "given_ns", s->given_ns);
 	if (s->governed[0])
 		jsonw_str(json, "governed", s->governed);
 	jsonw_object_end(json);

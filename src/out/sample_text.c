@@ -358,6 +358,9 @@ static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 	buf_printf(to, "%s in %s allocations", text_bytes(a, sample_whole(sums.bytes)),
 		   text_count(b, sample_whole(sums.count)));
 	put_error(to, sums.bytes, sums.error_bytes);
+	if (sums.taken && sums.error_count > sums.count)
+		buf_printf(to, " (up to %s)",
+			   text_count(c, sample_whole(sums.count + 1.96 * sums.error_count)));
 	if (!sums.taken && sums.error_count > 0) /* windows may have missed some */
 		buf_printf(to, ", or up to %s",
 			   text_count(c, sample_whole(1.96 * sums.error_count)));
@@ -380,7 +383,9 @@ static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 		   text_count(a, sample_whole(s->hits_per_second)), s->ns_per_hit,
 		   100 * s->cpu_fraction);
 	if (s->budget > 0)
-		buf_printf(&cost, " (budget %.3g %%)", 100 * s->budget);
+		buf_printf(&cost, " (budget %.3g %%%s%s)", 100 * s->budget,
+			   s->given_ns > 0 ? ", beside a first " : "",
+			   s->given_ns > 0 ? text_duration(a, (uint64_t)s->given_ns) : "");
 	buf_printf(&cost, "; %s of kernel memory", text_bytes(b, s->kernel_bytes));
 	put_wrapped(to, buf_cstr(&cost));
 	if (s->governed[0])

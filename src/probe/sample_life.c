@@ -28,6 +28,8 @@
 #define CODE_NS NS_PER_S  /* new files of one process */
 #define EVERY_NS NS_PER_S /* at most one answer in so much */
 #define HASTE -10
+#define STARTED_BUDGET 0.05
+#define STARTED_NS 1e9
 #define FEW 4 /* processes, whose probes are each a perf event: each takes 0.1 s to close */
 
 PRINTF(2, 3) static void say(const struct sample_life *l, const char *format, ...)
@@ -267,18 +269,22 @@ static void add_mappers(struct sample_life *l, const char *path)
 		closedir(dir);
 }
 
+/* Of one that has ended, too, until its parent has taken note. */
+static uint64_t target_cpu_ns(struct sample_target *t)
+{
+	uint64_t now = t->ended ? 0 : process_cpu_ns(t->pid);
+	if (now > t->cpu_first_ns)
+		t->cpu_ns = now - t->cpu_first_ns;
+	return t->cpu_ns;
+}
+
 /* What all of them have used since they were met. */
 static uint64_t used_cpu_ns(void *ctx)
 {
 	struct sample_life *l = ctx;
 	uint64_t sum = l->forgotten_cpu_ns;
-	for (size_t i = 0; i < l->target_count; i++) {
-		struct sample_target *t = &l->targets[i];
-		uint64_t now = t->ended ? 0 : process_cpu_ns(t->pid);
-		if (now > t->cpu_first_ns)
-			t->cpu_ns = now - t->cpu_first_ns;
-		sum += t->cpu_ns;
-	}
+	for (size_t i = 0; i < l->target_count; i++)
+		sum += target_cpu_ns(&l->targets[i]);
 	return sum;
 }
 
@@ -294,6 +300,7 @@ static int start(struct sample_life *l, struct err *err)
 						 .only_measure = a->leaks || a->output || a->kernel,
 						 .of_kernel = a->kernel,
 						 .is_started = a->program > 0,
+						 .given_ns = l->samples->given_ns,
 						 .tick_ns = l->tick_ns,
 						 .cpu_ns = used_cpu_ns,
 						 .cpu_ctx = l,
@@ -372,6 +379,8 @@ int sample_life_begin(struct sample_life *l, struct err *err)
 		a->sampler.sample_bytes ? a->sampler.sample_bytes : SAMPLER_BYTES;
 	l->samples->sample_every = a->sampler.sample_every;
 	l->samples->budget = a->budget;
+	if (a->program && !a->budget_given && a->budget > 0)
+		l->samples->given_ns = STARTED_NS;
 	struct sampler_prices prices;
 	struct err cheap = { 0 };
 	if (sampler_calibrate(l->sampler, &prices, &cheap) == 0) {
@@ -495,6 +504,7 @@ static size_t see_ends(struct sample_life *l)
 			alive++;
 			continue;
 		}
+		target_cpu_ns(t);
 		t->ended = 1;
 		struct sample_process *p = samples_process(l->samples, t->pid);
 		if (p)
@@ -696,6 +706,9 @@ struct sample_life *sample_life_new(const struct sample_life_opt *opt, struct er
 	/* neither frees nor calls of which none may be missed can be thinned out */
 	if ((opt->leaks || opt->kernel || opt->sampler.sample_bytes == 1) && !opt->budget_given)
 		l->opt.budget = 0;
+	/* what is started to be looked at may be slower than what serves others */
+	if (opt->program && !opt->budget_given && l->opt.budget > 0)
+		l->opt.budget = STARTED_BUDGET;
 	/* bytes are all that jemalloc's own events tell */
 	if (opt->sampler.sample_every || opt->sampler.sample_bytes == 1 || opt->sampler.bytes_min ||
 	    opt->sampler.bytes_max)

@@ -39,6 +39,8 @@ struct sampler_governor {
 	int of_kernel;
 	/* the first process was begun to be sampled: what it begins with is seen whole */
 	int is_started;
+	/* CPU time that probes may take of it beside the budget, once */
+	double given_ns;
 	uint64_t sample_bytes;
 	/* it is what an allocator itself keeps to */
 	int of_hook;
@@ -74,6 +76,10 @@ struct sampler_governor {
 	/* what the last window cost while its probes went in; and out, too */
 	double entry_ns, edge_ns;
 	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
+	/* what the purse is to hold when the window is over */
+	double floor_ns;
+	/* CPU time of the processes with probes */
+	double windows_cpu_ns;
 	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns, epoch_hits;
 	/* that is open, or comes next */
 	struct sampler_window window;
@@ -100,6 +106,7 @@ struct sampler_governor {
 	unsigned told_gaps;
 	/* at the end, after sampler_governor_end() */
 	double unseen_ns;
+	int doubts;
 	/* with probes, so far */
 	uint64_t on_ns;
 	int stats_fd;
@@ -112,6 +119,28 @@ struct sampler_governor {
 double sampler_governor_hits(struct sampler_governor *governor, double *price_ns, struct err *err);
 /** sampler_governor_clock() - what our programs take is measured now and then. */
 void sampler_governor_clock(struct sampler_governor *governor, uint64_t now_ns);
+
+/**
+ * sampler_governor_planned() - what a window is to cost; sampler_governor_left() - and to leave.
+ */
+double sampler_governor_planned(const struct sampler_governor *governor);
+double sampler_governor_left(const struct sampler_governor *governor);
+/**
+ * sampler_governor_is_first() - what a program begins with is still seen whole, as far as what is
+ * given for that goes.
+ */
+int sampler_governor_is_first(const struct sampler_governor *governor);
+/** sampler_governor_floor() - what the purse is to hold when the window that begins is over. */
+double sampler_governor_floor(const struct sampler_governor *governor);
+/** sampler_governor_wait() - until the next one, as the purse @lacks_ns for it; ns. */
+double sampler_governor_wait(const struct sampler_governor *governor, double lacks_ns);
+/** sampler_governor_rest() - what follows the last window until @now_ns was as what was before. */
+void sampler_governor_rest(struct sampler_governor *governor, uint64_t now_ns);
+/**
+ * sampler_governor_doubt() - what too few windows have looked into of a program that was started
+ * may be anything: as many calls as an allocator answers in its time.
+ */
+void sampler_governor_doubt(struct sampler_governor *governor);
 
 /** sampler_governor_init() - the probes are in, or, where there is a budget to keep to, held. */
 int sampler_governor_init(struct sampler_governor *governor, uint64_t now_ns, struct err *err);

@@ -18,9 +18,8 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 #define MEAN_GUESS 200     /* bytes of a call, before any is known */
 #define SAMPLES_SHARE 0.05 /* of the calls, where less would be asked for */
 #define SAME_BYTES 1.2     /* the chances are not changed for less */
-#define PLANNED 0.6        /* of the full purse: what a window is to cost */
-#define LEFT 0.25          /* of it: probes that are in go out */
 #define FIRST_NS 5e6
+#define GIVEN_NS 2e7
 #define SURE_NS 100000000ull
 #define WATCH_NS 2e6 /* that what is left of the purse lasts where calls become many */
 #define WINDOW_MIN_NS 1e6
@@ -35,15 +34,7 @@ _Static_assert(SAMPLER_SLICES == WIRE_SAMPLE_SLICES, "one list of pieces");
 #define DEARER_MIN 0.5 /* than elsewhere, as that clock tells */
 #define DEARER_MAX 6
 #define SHORTEST_NS 2e6 /* of windows in which the processes starve */
-#define UNSEEN 0.2      /* by how much a time that was not seen may differ from that before */
-#define FEW_GAPS 4      /* were told: then it may be anything */
-#define OWN_MIN 0.05    /* of what processes ran: that was not for probes */
 #define HELD_UP 0.5     /* of what callers run, for probes; and of their time, behind others */
-
-static double purse_full(const struct sampler_governor *g)
-{
-	return sampler_purse_full(&g->purse);
-}
 
 static int is_kept(const struct sampler_governor *g)
 {
@@ -62,7 +53,8 @@ int sampler_governor_init(struct sampler_governor *g, uint64_t now_ns, struct er
 	g->stats_until_ns = now_ns + STATS_FIRST_NS;
 	g->random = hash_seed() | 1;
 	g->run_ns = PRICE_GUESS_NS;
-	sampler_purse_begin(&g->purse, g->budget, g->is_started, now_ns);
+	sampler_purse_begin(&g->purse, g->budget, g->is_started && g->given_ns <= 0, now_ns);
+	sampler_purse_give(&g->purse, g->given_ns);
 	g->longest_ns = WINDOW_MAX_NS;
 	g->dearer = 1;
 	int rc = is_kept(g) ? begin_window(g, now_ns, err) : 0;
@@ -279,7 +271,7 @@ static int set_quota(struct sampler_governor *g, struct err *err)
 {
 	/* before probes that stay have to go there is a look at what comes then */
 	double cpus = fmax((double)sysconf(_SC_NPROCESSORS_ONLN), g->lasting ? 2 : 1);
-	double may = g->purse.ns - LEFT / 2 * purse_full(g);
+	double may = g->purse.ns - g->floor_ns + sampler_governor_left(g) / 2;
 	double calls = g->price_ns > 0 ? may / g->price_ns / (cpus > 1 ? cpus : 1) : 0;
 	sampler_woken(g->sampler);
 	return sampler_quota(g->sampler, calls > 1 ? (uint64_t)calls : 1, err);
@@ -297,7 +289,7 @@ static uint64_t tick_period(const struct sampler_governor *g, double length_ns)
 	const struct sampler_pace *p = &g->pace;
 	double run_ns =
 		p->on_ns > 0 && p->ticked_ns > 0 ? length_ns * p->ticked_ns / p->on_ns : length_ns;
-	double ticks = g->tick_ns > 0 ? TICKS_SHARE * PLANNED * purse_full(g) / g->tick_ns : 1;
+	double ticks = g->tick_ns > 0 ? TICKS_SHARE * sampler_governor_planned(g) / g->tick_ns : 1;
 	double period_ns = ticks > 0 ? run_ns / ticks : run_ns;
 	if (period_ns < 8 * g->tick_ns)
 		period_ns = 8 * g->tick_ns;
@@ -307,9 +299,11 @@ static uint64_t tick_period(const struct sampler_governor *g, double length_ns)
 /* How long the next window may be, by what calls cost when the probes were last in. */
 static double planned_ns(const struct sampler_governor *g)
 {
-	double plan = PLANNED * purse_full(g) - g->edge_ns;
+	double plan = sampler_governor_planned(g) - g->edge_ns;
 	if (!g->on_ns)
-		return g->is_started ? WINDOW_MAX_NS : plan < FIRST_NS ? plan : FIRST_NS;
+		return g->given_ns > 0 ? GIVEN_NS
+		       : g->is_started ? WINDOW_MAX_NS
+				       : fmin(plan, FIRST_NS);
 	/*
 	 * by the most that windows of late saw: one that calls for a while and not for a while
 	 * would be looked at for long in the latter and briefly in the former, as its window ends
@@ -363,6 +357,7 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!rc)
 		rc = look(g, now_ns, err);
+	g->floor_ns = sampler_governor_floor(g);
 	if (!rc)
 		rc = set_quota(g, err);
 	if (rc < 0)
@@ -390,6 +385,7 @@ static void note_window(struct sampler_governor *g, uint64_t now_ns)
 	g->window.price_ns = g->elsewhere_ns;
 	if (!g->window.sleeps_known)
 		g->window.run_ns = cpu - g->window_cpu_ns;
+	g->windows_cpu_ns += cpu - g->window_cpu_ns;
 	g->on_ns += now_ns - g->since_ns;
 	g->epoch_on_ns += length;
 	g->epoch_hits += hits;
@@ -510,15 +506,14 @@ static int end_window(struct sampler_governor *g, struct err *err)
 	 * when the purse has recovered, and some time more: nothing that comes in step is always or
 	 * never seen
 	 */
-	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse.ns;
+	double lacks = sampler_governor_planned(g) + sampler_governor_left(g) - g->purse.ns;
 	/*
 	 * nor is it looked at the more often while it calls little because that costs less: of one
 	 * that works in phases the gaps that begin in a dear one would be long and end in a cheap
 	 * one. All wait for what a window costs that meets a dear one.
 	 */
 	lacks = fmax(lacks, g->dearer * g->late_most * planned_ns(g));
-	double wait =
-		g->lasting || lacks < 0 ? 0 : lacks / sampler_purse_rate(&g->purse, g->gap_ns);
+	double wait = sampler_governor_wait(g, lacks);
 	g->until_ns = g->gap_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
 	return rc;
 }
@@ -543,6 +538,7 @@ static int keep_probes(struct sampler_governor *g, struct err *err)
 	g->stays = 1;
 	g->is_told = 0;
 	g->stay = (struct sampler_paced){ .pace = 1 };
+	g->floor_ns = sampler_governor_floor(g);
 	g->until_ns = now_ns + GLANCE_NS;
 	return set_quota(g, err);
 }
@@ -577,7 +573,7 @@ static int are_held_up(struct sampler_governor *g)
  */
 static void watch_onset(struct sampler_governor *g, uint64_t now_ns)
 {
-	if (g->watches || g->had_gap)
+	if (g->watches || g->had_gap || g->purse.ns > g->floor_ns + sampler_purse_full(&g->purse))
 		return;
 	note_window(g, now_ns);
 	g->window = (struct sampler_window){ 0 };
@@ -588,6 +584,16 @@ static void watch_onset(struct sampler_governor *g, uint64_t now_ns)
 	g->watches = 1;
 }
 
+/* The window that is open goes on, with chances for the sizes that it has seen. */
+static int go_on_whole(struct sampler_governor *g, uint64_t now_ns, struct err *err)
+{
+	int rc = sampler_read(g->sampler, g->samples, err);
+	if (!rc)
+		rc = set_bytes(g, err);
+	g->cut_ns = g->until_ns = now_ns + (uint64_t)WINDOW_MAX_NS;
+	return rc < 0 ? rc : set_quota(g, err);
+}
+
 /* Probes are in, and a window's time is over or its calls are. */
 static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -596,7 +602,7 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		return rc;
 	double span = (double)(now_ns - g->since_ns);
 	double costs = (g->hits - g->window_hits) * g->price_ns / (span > 1 ? span : 1);
-	int spent = g->purse.ns < LEFT * purse_full(g);
+	int spent = g->purse.ns < g->floor_ns;
 	double earned = sampler_purse_rate(&g->purse, now_ns);
 	/* one in which nothing happened to happen tells nothing by itself */
 	double before = probes_rate(g);
@@ -605,6 +611,9 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		g->until_ns = g->cut_ns;
 		return set_quota(g, err);
 	}
+	int is_first = sampler_governor_is_first(g);
+	if (!spent && is_first && !g->lasting && !is_cheap)
+		return go_on_whole(g, now_ns, err);
 	/*
 	 * before probes stay in for good they are watched for longer than a process may be waiting
 	 * for a processor
@@ -614,8 +623,9 @@ static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		return set_quota(g, err);
 	}
 	/* they had more time for themselves when probes were let stay: a window tells */
-	int are_slow = g->lasting && probes_share(g) > fmax(HELD_UP, 2 * g->kept_share);
-	if (spent || are_slow || (!g->lasting && (!is_cheap || are_held_up(g)))) {
+	int are_slow =
+		g->lasting && !is_first && probes_share(g) > fmax(HELD_UP, 2 * g->kept_share);
+	if (spent || are_slow || (!g->lasting && !is_first && (!is_cheap || are_held_up(g)))) {
 		g->lasting = 0;
 		return end_window(g, err);
 	}
@@ -662,24 +672,6 @@ int sampler_govern(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	return rc;
 }
 
-/*
- * How much more of the processes there was than before, by their work where that is known: a window
- * that a program begins with is mostly its probes, and would tell next to nothing of what follows.
- */
-static void tell_rest(struct sampler_governor *g, uint64_t now_ns)
-{
-	double was_ns = (double)(g->epoch_ns - g->began_ns),
-	       rest_ns = (double)(now_ns - g->epoch_ns);
-	double ran_ns = g->window_cpu_ns - g->window_hits * g->price_ns - g->ticked_ns;
-	double runs_ns = (double)g->cpu_ns(g->cpu_ctx) - g->window_cpu_ns -
-			 (g->hits - g->window_hits) * g->price_ns;
-	if (g->is_started && runs_ns > 0) {
-		was_ns = fmax(ran_ns, OWN_MIN * g->window_cpu_ns);
-		rest_ns = runs_ns;
-	}
-	samples_go_on(g->samples, was_ns, rest_ns, g->told_gaps < FEW_GAPS ? 1 : UNSEEN);
-}
-
 /* The time since the last window was like that before it, or as it began. */
 static int go_on(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
@@ -692,12 +684,12 @@ static int go_on(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	if (!rc)
 		rc = settle(g, now_ns, err);
 	g->had_gap = 0;
-	tell_rest(g, now_ns);
+	sampler_governor_rest(g, now_ns);
 	g->epoch_ns = now_ns;
 	return rc;
 }
 
-int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, struct err *err)
+static int end_all(struct sampler_governor *g, int gone, uint64_t now_ns, struct err *err)
 {
 	int rc = 0;
 	if (!is_kept(g))
@@ -724,7 +716,7 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 	rc = look(g, now_ns, err);
 	if (rc < 0)
 		return rc;
-	if (!g->on && g->purse.ns < LEFT * purse_full(g)) {
+	if (!g->on && g->purse.ns < sampler_governor_left(g)) {
 		/* there is nothing left to see it with */
 		rc = go_on(g, now_ns, err);
 		sampler_governor_say(g, now_ns);
@@ -741,6 +733,14 @@ int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, 
 	g->last_ns = g->epoch_ns;
 	g->had_gap = 0;
 	sampler_governor_say(g, now_ns);
+	return rc;
+}
+
+int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, struct err *err)
+{
+	int rc = end_all(g, gone, now_ns, err);
+	if (!rc && is_kept(g))
+		sampler_governor_doubt(g);
 	return rc;
 }
 

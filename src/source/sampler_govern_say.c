@@ -25,10 +25,15 @@ void sampler_governor_say(struct sampler_governor *g, uint64_t now_ns)
 			 "probes were in for %.3g %% of the time, to keep to the budget: figures "
 			 "are multiplied by what was left out%s",
 			 100 * s->duty,
-			 samples_are_least(s) ? ", and are at least so much: with probes in there "
-						"is time for little else"
-					      : "");
-	if (g->unseen_ns > 0) {
+			 !g->doubts && samples_are_least(s)
+				 ? ", and are at least so much: with probes in there "
+				   "is time for little else"
+				 : "");
+	if (g->doubts) {
+		size_t len = strlen(s->governed);
+		snprintf(s->governed + len, sizeof(s->governed) - len,
+			 "; of the rest too little was seen to tell how often it calls");
+	} else if (g->unseen_ns > 0) {
 		size_t len = strlen(s->governed);
 		snprintf(s->governed + len, sizeof(s->governed) - len,
 			 "%sthe last %.1f s were not seen, as calls before cost too much for that, "

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/sampler_purse.h"
 
+#include <math.h>
+
 /*
  * Over any five seconds no more than the budget: the purse holds what it earns in 0.6 s, and earns
  * a bit less than the budget: 0.6 + 0.85 * 5 = 4.85.
@@ -49,14 +51,23 @@ void sampler_purse_begin(struct sampler_purse *purse, double budget, int ahead, 
 	purse->ns = holds_at_most(purse, now_ns);
 }
 
+void sampler_purse_give(struct sampler_purse *purse, double ns)
+{
+	purse->given_ns += ns;
+	purse->ns += ns;
+}
+
 void sampler_purse_turn(struct sampler_purse *purse, uint64_t now_ns, double cost_ns)
 {
 	double span_ns = now_ns > purse->now_ns ? (double)(now_ns - purse->now_ns) : 1;
 	/* by the rate that it began with: that is never more */
-	purse->ns += span_ns * sampler_purse_rate(purse, purse->now_ns);
-	double most = holds_at_most(purse, now_ns);
-	if (purse->ns > most)
-		purse->ns = most;
-	purse->ns -= cost_ns;
+	double earned_ns = span_ns * sampler_purse_rate(purse, purse->now_ns);
+	double most_ns = holds_at_most(purse, now_ns);
+	double own_ns = purse->ns - purse->given_ns + earned_ns;
+	/* what is given goes behind what comes in meanwhile, and before what was saved up */
+	double full_ns = purse->given_ns > 0 ? most_ns + cost_ns : most_ns;
+	double taken_ns = fmin(purse->given_ns, fmax(full_ns - own_ns, 0));
+	purse->given_ns -= taken_ns;
+	purse->ns = fmin(own_ns + taken_ns, full_ns) - cost_ns + purse->given_ns;
 	purse->now_ns = now_ns;
 }

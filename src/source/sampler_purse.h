@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sampler_purse.h - CPU time that probes may take: over any five seconds no more than a budget.
+ * sampler_purse.h - CPU time that probes may take: over any five seconds no more than a budget,
+ * beside what is given once.
  */
 #ifndef SOURCE_SAMPLER_PURSE_H
 #define SOURCE_SAMPLER_PURSE_H
@@ -12,6 +13,8 @@ struct sampler_purse {
 	double budget;
 	/* that may be spent now; below zero: that was spent too much */
 	double ns;
+	/* of that, given beside the budget, and never earned again */
+	double given_ns;
 	/* private */
 	int is_ahead;
 	uint64_t began_ns, now_ns;
@@ -22,6 +25,9 @@ struct sampler_purse {
  * then it earns the less in these.
  */
 void sampler_purse_begin(struct sampler_purse *purse, double budget, int ahead, uint64_t now_ns);
+
+/** sampler_purse_give() - @ns beside the budget, once. */
+void sampler_purse_give(struct sampler_purse *purse, double ns);
 
 /** sampler_purse_turn() - it has earned until @now_ns, and @cost_ns is spent. */
 void sampler_purse_turn(struct sampler_purse *purse, uint64_t now_ns, double cost_ns);

@@ -57,6 +57,25 @@ def test_what_a_started_program_begins_with_is_seen_whole_within_the_budget(byte
     assert abs(process["estimated_allocations"] - process["cost"]["hits"]) < 5 * process["error_allocations"], process
 
 
+def test_a_program_of_a_second_is_seen_whole(byteledger, prog):
+    """300,041 calls. Some 20,000 were seen, and the rest told to be a tenth of what it was, 5 to 140 errors off."""
+    done = subprocess.run([byteledger, "sample", "--format", "json", "--", prog("temporaries"), "150000"], capture_output=True, text=True, timeout=120)
+    process = json.loads(done.stdout.partition("\n")[2])["processes"][0]
+    assert process["cost"]["duty"] == 1 and process["cost"]["hits"] >= 300041, process["cost"]
+    assert process["cost"]["given_ns"] == 1e9 and process["cost"]["budget"] == 0.05, process["cost"]
+    assert abs(process["estimated_allocations"] - process["cost"]["hits"]) < 5 * process["error_allocations"] < 1e5, process
+
+
+@pytest.mark.parametrize("times", [150000, 3000000], ids=["short", "longer"])
+def test_what_was_hardly_looked_into_is_told_to_be_anything(byteledger, prog, times):
+    """Within a budget that is asked for: at least what was seen, and an error that reaches what it may be."""
+    done = subprocess.run([byteledger, "sample", "--budget", "1", "--format", "json", "--", prog("temporaries"), str(times)], capture_output=True,
+                          text=True, timeout=120)
+    process = json.loads(done.stdout.partition("\n")[2])["processes"][0]
+    assert process["cost"]["duty"] < 1 and "given_ns" not in process["cost"], process["cost"]
+    assert abs(process["estimated_allocations"] - 2 * times) < 2 * process["error_allocations"], process["cost"]
+
+
 def of_32_bits(tmp_path, text):
     """A program of 32 bits without a library: binutils make it, and most kernels run it."""
     source, built = tmp_path / "of32.s", tmp_path / "of32"

@@ -64,12 +64,34 @@ static void what_a_started_program_begins_with_may_cost_half_of_five_seconds(voi
 	assert_true(purse.ns < BUDGET * 0.7e9);
 }
 
+static void what_is_given_beside_is_spent_once_and_behind_what_comes_in(void **state)
+{
+	(void)state;
+	struct sampler_purse purse;
+	uint64_t now_ns = BEGAN_NS;
+	sampler_purse_begin(&purse, BUDGET, 0, now_ns);
+	sampler_purse_give(&purse, 1e9);
+	double full = sampler_purse_full(&purse);
+	assert_true(purse.ns > 0.999 * (1e9 + full) && purse.ns < 1.001 * (1e9 + full));
+	/* less than comes in takes none of it */
+	for (unsigned i = 0; i < TURNS; i++)
+		sampler_purse_turn(&purse, now_ns += TURN_NS, BUDGET * TURN_NS / 2);
+	assert_true(purse.given_ns > 0.999e9);
+	for (unsigned i = 0; i < 30; i++)
+		sampler_purse_turn(&purse, now_ns += TURN_NS, 4e7);
+	assert_true(purse.given_ns <= 0 && purse.ns < 0);
+	for (unsigned i = 0; i < 10 * TURNS; i++)
+		sampler_purse_turn(&purse, now_ns += TURN_NS, 0);
+	assert_true(purse.ns < 1.001 * full);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_five_seconds_cost_more_than_the_budget),
 		cmocka_unit_test(nor_do_they_where_much_is_spent_at_the_start),
 		cmocka_unit_test(what_a_started_program_begins_with_may_cost_half_of_five_seconds),
+		cmocka_unit_test(what_is_given_beside_is_spent_once_and_behind_what_comes_in),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

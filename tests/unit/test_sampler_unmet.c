@@ -84,6 +84,33 @@ static void one_that_hardly_runs_any_more_does_not_call_as_before(void **state)
 	assert_true(error > 0 && error < 0.02 * SEEN * 4e9 / 5e6 / WINDOWS);
 }
 
+static void a_doubt_is_all_rows_together(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct samples *s = samples_new(&err);
+	assert_non_null(s);
+	s->times = s->scale = s->mean = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		struct sample_row *row = samples_add_row(s, 7, i + 1, NULL, 0, 0);
+		assert_non_null(row);
+		row->raw.count = 100 + 200 * i;
+		row->raw.bytes = 1000;
+		samples_scale(s, row);
+	}
+	assert_int_equal(samples_epoch(s, &err), 0);
+	samples_doubt(s, 8000);
+	assert_true(samples_are_least(s));
+	double bytes, count, all = 0;
+	for (unsigned i = 0; i < 2; i++) {
+		samples_unsure(s, &s->rows[i], &bytes, &count);
+		all += count;
+		assert_true(s->rows[i].now.error_count >= 0.999 * count);
+	}
+	assert_true(all > 7999 && all < 8001);
+	samples_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -91,6 +118,7 @@ int main(void)
 			windows_that_met_nothing_leave_room_for_what_one_of_them_stands_for),
 		cmocka_unit_test(windows_in_which_nothing_ran_leave_room_for_all),
 		cmocka_unit_test(one_that_hardly_runs_any_more_does_not_call_as_before),
+		cmocka_unit_test(a_doubt_is_all_rows_together),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
