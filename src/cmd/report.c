@@ -8,10 +8,10 @@
 #include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/select.h"
-#include "cmd/terminal.h"
 #include "out/family.h"
 #include "out/fit.h"
 #include "out/out.h"
+#include "out/pager.h"
 #include "out/pages.h"
 #include "query/family.h"
 #include "query/resident.h"
@@ -121,7 +121,7 @@ static int print(const struct report *r, const struct recording *rec, struct pro
 		opt.cost = VIEW_COST_LEAKED; /* the only question left; JSON and CSV: by peak */
 	terminal_fit(stdout, &opt);
 	struct pager pager;
-	pager_begin(&pager, r->no_pager);
+	pager_begin(&pager, stdout, r->no_pager);
 	int rc = out_text(pager.to, prof, &opt, err);
 	if (rc >= 0)
 		rc = out_pages_below(pager.to, paged.shot, &opt, err);
@@ -149,7 +149,7 @@ static int print_tree(const struct report *r, struct err *err)
 		return out_family_json(stdout, family, err);
 	terminal_fit(stdout, &opt);
 	struct pager pager;
-	pager_begin(&pager, r->no_pager);
+	pager_begin(&pager, stdout, r->no_pager);
 	int rc = out_family_text(pager.to, family, &opt, err);
 	pager_end(&pager);
 	if (rc >= 0 && family->others && is_folder(r->path))
