@@ -174,6 +174,7 @@ CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["c
          ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
          ("downloads", ["sheet"]), ("groups", ["sqlite3"]), ("keys", ["sqlite3"]), ("struck", ["sqlite3"]), ("cells", ["sqlite3"]), ("cells", ["redis"]),
          ("family", ["family"]),
+         ("ranges", ["sqlite3"]), ("far", ["sqlite3"]), ("narrow", ["python3"]), ("commands", ["sqlite3", "python3"]), ("commands", ["sheet", "sqlite3"]),
          ("tabs", [])]
 
 

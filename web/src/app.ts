@@ -93,11 +93,17 @@ export function baseLabel(base: string): string {
 	const from = baseSource(base);
 	return from ? `${baseName(plain(from.name))}${base.replace(/^\d+/, "")}` : plain(base);
 }
+/** Names in full of the functions whose callers were looked at, by their keys. */
+export const functionNames = new Map<string, string>();
+
 /** commandHere - the question as it stands, as a command line. */
 export function commandHere(): Command {
 	const from = source();
-	const base = baseSource(place.get().words.base);
-	return commandOf(place.get(), from ? baseName(from.name) || "FILE" : "FILE", from?.pid ?? null, base ? baseName(base.name) : null);
+	const at = place.get();
+	const base = baseSource(at.words.base);
+	return commandOf(at, from ? baseName(from.name) || "FILE" : "FILE", {
+		pid: from?.pid, base: base ? baseName(base.name) : null, process: from?.kind === "process", name: functionNames.get(at.words.f ?? ""),
+	});
 }
 
 export const NEEDS: Partial<Record<View, string>> = {

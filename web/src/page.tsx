@@ -279,7 +279,7 @@ export function Page(): JSX.Element {
 				To the view
 			</a>
 			<Header timeline={timeline} exposed={calls} onHelp={() => setHelp(true)} />
-			{entry.selects && there ? <SelectionBar /> : <div class="selection" data-quiet="" />}
+			{entry.selects && there && from?.kind !== "process" ? <SelectionBar /> : <div class="selection" data-quiet="" />}
 			{time ? <Timeline answer={timeline} /> : null}
 			<div class="middle">
 				<Rail views={views} />

@@ -12,8 +12,9 @@ import { cases as others } from "./cases-others.mjs";
 import { cases as trust } from "./cases-trust.mjs";
 import { cases as colours } from "./cases-colours.mjs";
 import { cases as lists } from "./cases-lists.mjs";
+import { cases as stranger } from "./cases-stranger.mjs";
 
-const cases = { ...views, ...live, ...trust, ...others, ...colours, ...lists };
+const cases = { ...views, ...live, ...trust, ...others, ...colours, ...lists, ...stranger };
 const run = cases[name];
 if (!run) {
 	console.log(Object.keys(cases).join("\n"));

@@ -345,6 +345,11 @@ export const cases = {
 		const first = await figure();
 		await page.waitForFunction((t) => [...document.querySelectorAll(".key-figure")].at(-1).innerText !== t, first, { timeout: 10000 });
 		assert.deepEqual(await page.locator(".legend").allInnerTexts(), ["RSS", "anon", "file", "shmem", "swap", "virtual"]);
+		// of blocks nothing is known, so nothing can be chosen of them; a sheet that is some seconds old says so
+		assert.equal(await page.locator(".selection-chips, #cost").count(), 0);
+		const { pid } = (await page.evaluate(() => fetch("/api/v1/sources").then((r) => r.json())))[0];
+		assert.equal(await page.locator(".footer .command").innerText(), `byteledger explain -p ${pid}`);
+		await page.waitForFunction(() => /^Resident memory \d+ s ago/.test(document.querySelector(".card.wide h2").innerText), null, { timeout: 20000 });
 		assert.match(await page.locator(".state-text").innerText(), /^live, \d+ s old$/);
 		await act(page, () => page.locator("nav a", { hasText: "Regions" }).click());
 		await page.locator(".timeline-canvas canvas").waitFor();

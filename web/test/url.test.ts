@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { commandOf } from "../src/lib/command.ts";
 import { momentNs, momentWord, selectionMode } from "../src/lib/moments.ts";
-import { ASKED, placeParse, placeText, queryText, transforms, VIEWS } from "../src/lib/url.ts";
+import { ASKED, placeParse, placeText, queryText, transforms, VIEWS, type Words } from "../src/lib/url.ts";
 
 test("an address is read back as it was written", () => {
 	const place = {
@@ -65,14 +65,14 @@ test("the command line says the same, and tells apart what no command can say", 
 	assert.equal(c.text, "byteledger report --by function --cost live --at 10s --min-size 64K 'a b.blt'");
 	assert.deepEqual(c.beyond, ["x=rec"]);
 	assert.equal(commandOf({ view: "compare", words: { base: "@10s", at: "end" } }, "f.blt").text, "byteledger diff f.blt@10s f.blt@end");
-	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0" } }, "f.blt", 1, "e.blt").text, "byteledger diff e.blt f.blt");
-	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0@10s" } }, "f.blt", 1, "e.blt").text, "byteledger diff e.blt@10s f.blt");
-	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0", at: "50%" } }, "f.blt", 1, "e.blt").text, "byteledger diff --at 50% e.blt f.blt");
+	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0" } }, "f.blt", { pid: 1, base: "e.blt" }).text, "byteledger diff e.blt f.blt");
+	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0@10s" } }, "f.blt", { pid: 1, base: "e.blt" }).text, "byteledger diff e.blt@10s f.blt");
+	assert.equal(commandOf({ view: "compare", words: { src: "1", base: "0", at: "50%" } }, "f.blt", { pid: 1, base: "e.blt" }).text, "byteledger diff --at 50% e.blt f.blt");
 	assert.equal(commandOf({ view: "blocks", words: { group: "stack", stack: "7" } }, "f.blt").text, "byteledger report --by stack --cost allocated f.blt");
 	assert.deepEqual(commandOf({ view: "blocks", words: { group: "stack", stack: "7" } }, "f.blt").beyond, ["stack=7"]);
 	assert.deepEqual(commandOf({ view: "flame", words: { by: "module" } }, "f.blt").beyond, ["by=module"]);
 	assert.equal(commandOf({ view: "maps", words: {} }, "f.blt").text, "");
-	const of = (view: Parameters<typeof commandOf>[0]["view"]) => commandOf({ view, words: { "min-size": "1K" } }, "f.blt", 7).text;
+	const of = (view: Parameters<typeof commandOf>[0]["view"]) => commandOf({ view, words: { "min-size": "1K" } }, "f.blt", { pid: 7 }).text;
 	assert.equal(of("threads"), "byteledger report --by thread --min-size 1K f.blt");
 	assert.equal(of("blocks"), "byteledger export --to jsonl --min-size 1K f.blt");
 	assert.equal(commandOf({ view: "blocks", words: { group: "stack", leaked: "1" } }, "f.blt").text, "byteledger report --by stack --leaked f.blt");
@@ -80,4 +80,13 @@ test("the command line says the same, and tells apart what no command can say", 
 	assert.equal(of("growth"), "byteledger top f.blt");
 	assert.equal(of("sampler"), "byteledger sample -p 7");
 	assert.equal(of("lifetimes"), ""); // no command counts by size and lifetime
+	assert.equal(of("compare"), ""); // with nothing
+	for (const view of ["overview", "balance"] as const)
+		assert.equal(commandOf({ view, words: {} }, "python3", { pid: 7, process: true }).text, "byteledger explain -p 7");
+	// a function's callers and callees: the stacks through it, at the program's peak
+	const through = (words: Words, name?: string) => commandOf({ view: "function", words: { f: "00", ...words } }, "f.blt", { name }).text;
+	assert.equal(through({}, "a::b(c*)"), "byteledger report --by stack --at peak --function-regex '^a::b\\(c\\*\\)$' f.blt");
+	assert.equal(through({ cost: "allocated", "min-size": "1K" }, "main"), "byteledger report --by stack --cost allocated --function-regex '^main$' --min-size 1K f.blt");
+	assert.equal(through({ "min-size": "1K" }, "main"), ""); // those blocks have a peak of their own
+	assert.equal(through({}), ""); // without a name
 });

@@ -17,9 +17,40 @@ export interface Command {
 	beyond: string[];
 }
 
-/** commandOf - @base: the name of the recording that it is compared with, where that is another one. */
-export function commandOf(place: Place, file: string, pid: number | null = null, base: string | null = null): Command {
+/** Words that say which blocks count. */
+const CHOOSE: (keyof Words)[] = ["from", "to", "function-regex", "min-size", "max-size", "lifetime-min", "lifetime-max", "leaked", "thread", "module", "stack", "address"];
+
+/** exactly - the expression that matches @name and nothing else. */
+export function exactly(name: string): string {
+	return `^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
+}
+
+export interface About {
+	pid?: number | null;
+	/** The name of the recording that it is compared with, where that is another one. */
+	base?: string | null;
+	/** A running process that nothing records: there is no file. */
+	process?: boolean;
+	/** Name of the function whose callers and callees are shown, where it has one. */
+	name?: string;
+}
+
+/** commandOf - the question of @place about @file; no text where no command answers it. */
+export function commandOf(place: Place, file: string, about: About = {}): Command {
 	const words = place.words;
+	const { pid = null, base = null } = about;
+	const none: Command = { text: "", beyond: [] };
+	if (about.process && (place.view === "overview" || place.view === "balance"))
+		return { text: `byteledger explain -p ${pid ?? "PID"}`, beyond: [] };
+	if (place.view === "compare" && words.base === undefined)
+		return none;
+	if (place.view === "function") {
+		// its stacks, with their sum. The peak is the program's; a choice of blocks has one of its own, which no command looks at by name
+		const peak = !words.cost || words.cost === "peak";
+		if (!words.f || !about.name || words["function-regex"] || words.base !== undefined || words.x || (peak && !words.at && CHOOSE.some((w) => words[w])))
+			return none;
+		return commandOf({ view: "table", words: { ...words, f: undefined, by: "stack", cost: peak ? undefined : words.cost, at: peak && !words.at ? "peak" : words.at, "function-regex": exactly(about.name), inverted: undefined } }, file, about);
+	}
 	if (place.view === "balance")
 		return { text: ["byteledger explain", ...(words.at ? ["--at", shellWord(words.at)] : []), ...(words.by ? ["--by", shellWord(words.by)] : []), shellWord(file)].join(" "), beyond: [] };
 	if (place.view === "pages")
@@ -31,7 +62,7 @@ export function commandOf(place: Place, file: string, pid: number | null = null,
 	if (place.view === "growth")
 		return { text: `byteledger top ${shellWord(file)}`, beyond: [] };
 	if (["messages", "connections", "logs", "lifetimes", "space", "maps"].includes(place.view))
-		return { text: "", beyond: [] };
+		return none;
 	const flame = place.view === "flame" || place.view === "treemap" || place.view === "tree";
 	const groups = place.view === "blocks" && words.group !== undefined;
 	const blocks = place.view === "blocks" && !groups;

@@ -6,10 +6,12 @@ import { copy, costOf, go, link, offered, place, source } from "../app.ts";
 import type { Named } from "../api/types.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, baseName, count, exact, percent, plain, signed } from "../lib/format.ts";
+import { exactly } from "../lib/command.ts";
 import { frameKey, keyText } from "../lib/keys.ts";
 import { everywhere, type Tree } from "../lib/layout.ts";
 import { STOPS, TERMS } from "../lib/terms.ts";
 import { useStore } from "../lib/store.ts";
+import type { Words } from "../lib/url.ts";
 import { Bar, Explained } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 import { nameOf, scaleText } from "./flame.tsx";
@@ -267,12 +269,12 @@ export function NodePanel(props: { tree: Tree; node: number; unit: string; onZoo
 							</button>
 						)}
 						{offered("blocks", from) && (
-							<a class="button" href={link({ "function-regex": words["function-regex"] ?? regexOf(facts.name) }, "blocks")} title="the single blocks of stacks through this function">
+							<a class="button" href={link(wordsOf(facts), "blocks")} title={`the single blocks of stacks through this ${facts.name ? "function" : "module"}`}>
 								Blocks
 							</a>
 						)}
 						{offered("space", from) && facts.name && (
-							<a class="button" href={link({ "function-regex": words["function-regex"] ?? regexOf(facts.name), at: words.at ?? (costOf(words) === "peak" ? "peak" : undefined), s: undefined }, "space")} title="where in memory the live blocks of stacks through this function lie">
+							<a class="button" href={link({ "function-regex": regexOf(facts.name), at: words.at ?? (costOf(words) === "peak" ? "peak" : undefined), s: undefined }, "space")} title="where in memory the live blocks of stacks through this function lie">
 								Mapping
 							</a>
 						)}
@@ -298,8 +300,13 @@ export function fileKey(file: string): string {
 	return keyText(frameKey(new TextEncoder().encode(`\0\0${file}`)));
 }
 
+/** wordsOf - that choose the stacks through it, whatever was chosen before: its function, without a name its module. */
+export function wordsOf(of: { name: string; module: string }): Words {
+	return of.name ? { "function-regex": exactly(of.name) } : { module: of.module || undefined };
+}
+
 export function regexOf(name: string): string | undefined {
-	return name ? `^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$` : undefined;
+	return name ? exactly(name) : undefined;
 }
 
 function Stack(props: { tree: Tree; node: number }): JSX.Element {

@@ -303,21 +303,14 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 							>
 								<span class="swatch" style={{ background: on.includes(name) ? (theme.series[name] ?? theme.second) : "transparent", borderColor: theme.series[name] ?? theme.second }} />
 								<Explained term={s.term}>{s.label}</Explained>
-								{hovered && on.includes(name) && (
-									<b>
-										{s.rate ? `${count(valueAt({ ...data, series: { [name]: { last: rateOf(data, data.series[name].last) } } }, name, hovered.at))}/s` : bytes(valueAt(data, name, hovered.at))}
-									</b>
-								)}
 							</button>
 						))}
 				<span class="timeline-time">
-					{hovered
-						? `${moment(hovered.at, span)}${wallStart ? ` · ${wallDay((wallStart + hovered.at) / 1e6)}` : ""}`
-						: range && from !== null && to !== null
-							? `${moment(from, span)} – ${moment(to, span)} (${duration(to - from)})`
-							: at !== null
-								? `at ${moment(at, span)}`
-								: looked ? "drag: zoom · double click: all" : "drag: a range · click: a moment · double click: all"}
+					{range && from !== null && to !== null
+						? `${moment(from, span)} – ${moment(to, span)} (${duration(to - from)})`
+						: at !== null
+							? `at ${moment(at, span)}`
+							: looked ? "drag: zoom · double click: all" : "drag: a range · click: a moment · double click: all"}
 				</span>
 				{(mode === "made" || mode === "still" || mode === "ends") && (
 					<span class="segments" role="group" aria-label="what the range means">
@@ -341,6 +334,21 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 						{from !== null && inside(from) && handle("from", from)}
 						{to !== null && inside(to) && handle("to", to)}
 					</>
+				)}
+				{box && hovered && data && (
+					// over the plot: figures that come and go in the line above would move the plot away from under the pointer
+					<div class="timeline-values" aria-hidden="true" style={hovered.x > box.width / 2 ? { right: `calc(100% - ${box.left + hovered.x - 8}px)`, top: `${box.top}px` } : { left: `${box.left + hovered.x + 8}px`, top: `${box.top}px` }}>
+						<b>{moment(hovered.at, span)}</b>
+						{wallStart ? <span class="second">{wallDay((wallStart + hovered.at) / 1e6)}</span> : null}
+						{Object.entries(SERIES)
+							.filter(([name]) => data.series[name] && on.includes(name))
+							.map(([name, s]) => (
+								<span key={name}>
+									<span class="swatch" style={{ background: theme.series[name] ?? theme.second }} /> {s.label}{" "}
+									<b>{s.rate ? `${count(valueAt({ ...data, series: { [name]: { last: rateOf(data, data.series[name].last) } } }, name, hovered.at))}/s` : bytes(valueAt(data, name, hovered.at))}</b>
+								</span>
+							))}
+					</div>
 				)}
 				{box && at !== null && !range && inside(at) && <div class="now" style={{ left: `${xOf(at)}px`, top: `${box.top}px`, height: `${box.height}px` }} />}
 				{box &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The balance sheet: RSS as lines that add up to the byte, each with its stacks, what lies beside it, and what would help.
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { api, copy, download, fileStem, go, head, place, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import { colours, type Colours } from "../lib/colours.ts";
@@ -10,6 +10,7 @@ import { svgOf, savePng } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { CLASSES } from "../lib/terms.ts";
 import { Bar, Explained, Shown, showTip } from "../parts/basics.tsx";
+import { second } from "../parts/live.ts";
 import { frameName, PlainFrames, plainStack, shortName, type PlainFrame } from "../parts/books.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -40,6 +41,8 @@ export interface Sheet {
 	comm?: string;
 	time_ns: number;
 	snapshot_age_ns?: number;
+	/** Since it was read, when it was answered. */
+	age_ns?: number;
 	rss_bytes: number;
 	pss_bytes?: number | null;
 	recorded?: boolean;
@@ -80,6 +83,14 @@ function classesOf(lines: SheetLine[]): { name: string; bytes: number; lines: Sh
 		c.lines.push(l);
 	}
 	return out;
+}
+
+/** Ago - how long ago a running process was read: a sheet is kept for some seconds, while its memory goes on. */
+export function Ago(props: { sheet: Sheet }): JSX.Element {
+	useStore(second);
+	const came = useMemo(() => Date.now(), [props.sheet]);
+	const age = Math.round(((props.sheet.age_ns ?? 0) / 1e6 + Date.now() - came) / 1000);
+	return <>{age < 2 ? "now" : `${age} s ago`}</>;
 }
 
 export function SheetBar(props: { sheet: Sheet }): JSX.Element {
@@ -182,7 +193,7 @@ function SheetBody(props: { sheet: Sheet }): JSX.Element {
 							{bytes(R)} resident, {percent(R - Math.abs(sheet.unexplained_bytes), R)} explained
 						</h2>
 						<p class="second">
-							{plain(sheet.comm ?? "")} {sheet.pid}, {source()?.kind === "process" ? "as it runs" : `${moment(sheet.time_ns, 1e9)} after its start`}
+							{plain(sheet.comm ?? "")} {sheet.pid}, {source()?.kind === "process" ? <>as it runs, read <Ago sheet={sheet} /></> : `${moment(sheet.time_ns, 1e9)} after its start`}
 							{sheet.snapshot_age_ns ? ` · taken ${duration(sheet.snapshot_age_ns)} from the moment asked for` : ""}
 							{sheet.instant ? ` · read ${sheet.instant.mode === "frozen" ? "while it stood still" : "while it ran"}${sheet.instant.window_ns ? `, within ${duration(sheet.instant.window_ns)}` : ""}` : ""}
 						</p>

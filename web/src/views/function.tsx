@@ -2,7 +2,7 @@
 // One function wherever it stands: its callers above, its callees below.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { api, fileStem, go, head, place } from "../app.ts";
+import { api, fileStem, functionNames, go, head, place } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { TreeAnswer } from "../api/types.ts";
 import { amount, percent } from "../lib/format.ts";
@@ -36,6 +36,8 @@ export function FunctionView(props: ViewProps): JSX.Element {
 	}, [callers.data, callees.data]);
 	const unit = callees.data?.unit ?? "bytes";
 	const facts = below ? frameFacts(below.answer, below.frame[0]) : null;
+	if (facts)
+		functionNames.set(facts.key, facts.name);
 	const open = (tree: Tree, node: number) => {
 		const key = tree.frame[node] >= 0 ? tree.answer.frames.key[tree.frame[node]] : null;
 		if (key)

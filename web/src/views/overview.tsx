@@ -9,12 +9,13 @@ import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
 import { amount, baseName, bytes, count, duration, exact, grouped, moment, percent, plain, plural, wallDay } from "../lib/format.ts";
 import { momentNs } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
+import { shellWord } from "../lib/command.ts";
 import { CLASSES, COSTS } from "../lib/terms.ts";
 import { Bar, Empty, Explained, Note, Shown } from "../parts/basics.tsx";
 import { loadSources } from "../parts/live.ts";
 import { frameFacts } from "../parts/panel.tsx";
 import { clockOf, valueAt } from "../parts/timeline.tsx";
-import { classColour, SheetBar, Verdict, type Sheet } from "./balance.tsx";
+import { Ago, classColour, SheetBar, Verdict, type Sheet } from "./balance.tsx";
 import { COST_COLUMN } from "./table.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -114,7 +115,7 @@ function SheetCard(props: { stamp: number; now?: boolean }): JSX.Element {
 					return (
 						<>
 							<h2 tabIndex={-1} data-first="">
-								Resident memory {props.now ? "now" : `${moment(sheet.time_ns)} after the start`}: {bytes(sheet.rss_bytes)}
+								Resident memory {props.now ? <Ago sheet={sheet} /> : `${moment(sheet.time_ns)} after the start`}: {bytes(sheet.rss_bytes)}
 								<span class="second">
 									{" "}
 									= {sheet.lines.length} lines + {bytes(sheet.unexplained_bytes)} unexplained
@@ -421,7 +422,7 @@ export function Overview(props: ViewProps): JSX.Element {
 								<h2>The program</h2>
 								<dl class="facts">
 									<dt>command</dt>
-									<dd class="mono wrap"><Command text={s.process.cmdline?.length ? s.process.cmdline.map(plain).join(" ") : plain(s.process.exe)} /></dd>
+									<dd class="mono wrap"><Command text={s.process.cmdline?.length ? s.process.cmdline.map((w) => shellWord(plain(w))).join(" ") : plain(s.process.exe)} /></dd>
 									<dt>executable</dt>
 									<dd class="mono wrap">{plain(s.process.exe)}</dd>
 									<dt>process</dt>

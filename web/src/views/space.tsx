@@ -158,7 +158,7 @@ function Strip(props: { strip: OneStrip; width: number; chosen: string | undefin
 				<span class="mono">{strip.start}</span> <span class="second">to</span> <span class="mono">{strip.end}</span>
 				<span class="second">
 					{" "}
-					· {bytes(span)}, of it live {bytes(whole)} in {count(strip.blocks)} blocks · a cell is {bytes(strip.cell_bytes)}
+					· {bytes(span)}, of it live {bytes(whole)} in {plural(strip.blocks, "block")} · a cell is {bytes(strip.cell_bytes)}
 				</span>
 			</h3>
 			<canvas
@@ -304,7 +304,7 @@ export function Space(props: ViewProps): JSX.Element {
 			const top = y + 24;
 			y = top + Math.ceil(strip.used.length / per) * 9 + 12;
 			return [
-				{ x: 8, y: top - 22, w: 0.3, h: 20, colour: theme.bg, label: `${strip.start} to ${strip.end}, ${count(strip.blocks)} blocks, a cell is ${bytes(strip.cell_bytes)}`, title: strip.start },
+				{ x: 8, y: top - 22, w: 0.3, h: 20, colour: theme.bg, label: `${strip.start} to ${strip.end}, ${plural(strip.blocks, "block")}, a cell is ${bytes(strip.cell_bytes)}`, title: strip.start },
 				...strip.used.flatMap((used, i) => (used ? [{ x: 8 + (i % per) * 5.9, y: top + Math.floor(i / per) * 9, w: 5, h: 8, colour: used > 0.66 * strip.cell_bytes ? theme.link : used > 0.33 * strip.cell_bytes ? theme.shrunk : theme.run, label: "", title: `${bytes(used)} live` }] : [])),
 			];
 		});

@@ -12,12 +12,15 @@ import { COLUMNS, COSTS, TERMS } from "../lib/terms.ts";
 import type { Words } from "../lib/url.ts";
 import { Bar, Explained, Menu, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { fileKey, frameFacts, regexOf } from "../parts/panel.tsx";
+import { fileKey, frameFacts, wordsOf } from "../parts/panel.tsx";
 import { saveAll } from "../parts/saveall.ts";
 import { addTransform, frameNames, NothingHere } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 
 const PAGE = 500;
+/** A chosen row beyond the first page is looked for by so many at once, up to there. */
+const FAR_PAGE = 5000;
+const FAR_ROWS = 100_000;
 export const COST_COLUMN: Record<string, string> = {
 	peak: "peak_bytes", live: "live_bytes", allocated: "allocated_bytes", allocations: "allocations", temporary: "temporary_allocations", leaked: "leaked_bytes",
 };
@@ -94,7 +97,7 @@ function RowName(props: { row: TableRow; by: string }): JSX.Element {
 		return (
 			<span class="tree-name">
 				<span class="name">{plain((page.rows.name as string[] | undefined)?.[i]) || "thread"}</span>
-				<span class="where">tid {(page.rows.tid as number[] | undefined)?.[i]}</span>
+				<span class="where tid">tid {(page.rows.tid as number[] | undefined)?.[i]}</span>
 			</span>
 		);
 	if (props.by === "stack") {
@@ -203,10 +206,30 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 	}, [answer.data]);
 	const [selected, setSelected] = useState(-1);
 	useEffect(() => {
-		if (!words.s || !answer.data)
+		const key = words.s;
+		const first = answer.data;
+		if (!key || !first)
 			return setSelected(-1);
-		const at = (answer.data.rows.key ?? []).indexOf(words.s);
+		const at = (first.rows.key ?? []).indexOf(key);
+		const now = selected >= 0 ? row(selected) : null;
+		// one that was chosen far down is known already
+		if (at < 0 && now?.page.rows.key?.[now.i] === key)
+			return;
 		setSelected(at);
+		if (at >= 0 || first.total_rows <= PAGE || !first.rows.key)
+			return;
+		// a link to a row of a later page: looked for from there on
+		const control = new AbortController();
+		const look = async () => {
+			for (let from = PAGE; from < Math.min(first.total_rows, FAR_ROWS); from += FAR_PAGE) {
+				const page = await ask<RowsAnswer>(`${api("rows", asked, { sort, order, limit: FAR_PAGE })}&cursor=${from}`, control.signal);
+				const i = (page.rows.key ?? []).indexOf(key);
+				if (i >= 0)
+					return setSelected(from + i);
+			}
+		};
+		look().catch(() => undefined);
+		return () => control.abort();
 	}, [words.s, answer.data]);
 	const unit = COSTS.find((c) => c.value === cost)?.unit ?? "bytes";
 	const has = (column: string) => answer.data?.rows[column] !== undefined;
@@ -402,7 +425,7 @@ export function RowPanel(props: { row: TableRow; by: string; onOpen: () => void 
 							Drop
 						</button>
 						{offered("blocks", from) && (
-							<a class="button" href={link({ "function-regex": regexOf(facts.name) }, "blocks")}>
+							<a class="button" href={link(wordsOf(facts), "blocks")}>
 								Blocks
 							</a>
 						)}

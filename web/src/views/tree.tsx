@@ -107,7 +107,7 @@ export function TreeView(props: ViewProps): JSX.Element {
 						const has = tree.kids[n] > 0 || tree.rest[n] > 0;
 						const hit = !!facts && !!hits?.has(facts.key);
 						return (
-							<span class="tree-name" style={{ paddingLeft: `${Math.min(tree.depth[n], 40) * 12}px` }}>
+							<span class="tree-name" style={{ paddingLeft: `calc(${Math.min(tree.depth[n], 40)} * var(--step))` }}>
 								<button
 									type="button"
 									tabIndex={-1}
