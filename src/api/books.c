@@ -258,6 +258,17 @@ static int add(struct books *b, const char *path, int written, struct err *err)
 	return 0;
 }
 
+/** is_listed() - under whatever name: named twice, linked, or found in a folder, too. */
+static int is_listed(const struct books *b, const struct stat *st)
+{
+	struct stat of;
+	for (size_t i = 0; i < b->count; i++)
+		if (stat(b->items[i].path, &of) == 0 && of.st_dev == st->st_dev &&
+		    of.st_ino == st->st_ino)
+			return 1;
+	return 0;
+}
+
 static int is_recording(const char *path, int *written, struct err *err)
 {
 	struct recording *rec = recording_open(path, NULL, err);
@@ -276,8 +287,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 static int add_folder(struct books *b, const char *path, struct err *err)
 {
 	struct dirent **entries = NULL;
-	size_t before = b->count;
-	int rc = 0, count = scandir(path, &entries, NULL, by_name);
+	int rc = 0, found = 0, count = scandir(path, &entries, NULL, by_name);
 	if (count < 0)
 		return err_set(err, -errno, "cannot read the folder '%s'", path);
 	for (int i = 0; i < count; i++) {
@@ -286,12 +296,14 @@ static int add_folder(struct books *b, const char *path, struct err *err)
 		struct err none = { 0 };
 		int written, len = snprintf(full, sizeof(full), "%s/%s", path, entries[i]->d_name);
 		if (rc == 0 && len < (int)sizeof(full) && stat(full, &st) == 0 &&
-		    S_ISREG(st.st_mode) && is_recording(full, &written, &none))
-			rc = add(b, full, written, err);
+		    S_ISREG(st.st_mode) && is_recording(full, &written, &none)) {
+			found++;
+			rc = is_listed(b, &st) ? 0 : add(b, full, written, err);
+		}
 		free(entries[i]);
 	}
 	free(entries);
-	if (rc == 0 && b->count == before) {
+	if (rc == 0 && !found) {
 		err_set(err, -ENOMSG, "there is no recording in the folder '%s'", path);
 		return err_hint(err, "'byteledger run -- PROGRAM' makes one");
 	}
@@ -305,8 +317,11 @@ struct books *books_new(const char *const *paths, size_t count, struct err *err)
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		struct stat st;
 		int written;
-		if (stat(paths[i], &st) == 0 && S_ISDIR(st.st_mode))
+		int there = stat(paths[i], &st) == 0;
+		if (there && S_ISDIR(st.st_mode))
 			rc = add_folder(b, paths[i], err);
+		else if (there && is_listed(b, &st))
+			continue;
 		else if (!is_recording(paths[i], &written, err))
 			rc = err->code;
 		else

@@ -11,7 +11,7 @@
 #include "api/v1.h"
 #include "base/jsonw.h"
 
-#define V1_UNAPPLIED_MAX 8
+#define V1_UNAPPLIED_MAX 16
 
 /** struct v1_call - one question. */
 struct v1_call {

@@ -479,6 +479,33 @@ static int place_each(void *ctx, const struct block_row *rows, size_t count)
 	return 0;
 }
 
+/** address_unapplied() - what lies there is looked for among all blocks, whatever is chosen. */
+static void address_unapplied(struct v1_call *call)
+{
+	const struct query *q = &call->ask.query;
+	const struct {
+		int given;
+		const char *word;
+	} words[] = {
+		{ q->from.kind != 0, "from" },
+		{ q->to.kind != 0, "to" },
+		{ q->function_regex != NULL, "function-regex" },
+		{ q->min_size != 0, "min-size" },
+		{ q->has_max_size, "max-size" },
+		{ q->has_lifetime_min, "lifetime-min" },
+		{ q->has_lifetime_max, "lifetime-max" },
+		{ q->leaked, "leaked" },
+		{ q->module != NULL, "module" },
+		{ q->has_thread, "thread" },
+		{ q->has_stack, "stack" },
+		{ q->has_address, "address" },
+	};
+	v1_blocks_unapplied(call);
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (words[i].given)
+			v1_unapplied(call, "whatever lies there is told", words[i].word, NULL);
+}
+
 int v1_address(struct v1_call *call, struct err *err)
 {
 	const char *tail = http_request_tail(call->request);
@@ -503,7 +530,7 @@ int v1_address(struct v1_call *call, struct err *err)
 	if (rc == 0) {
 		const struct prof_module *module =
 			module_at(call->reading->book->names, place.addr);
-		v1_blocks_unapplied(call);
+		address_unapplied(call);
 		jsonw_object(json, NULL);
 		v1_head(call, NULL);
 		snprintf(text, sizeof(text), "0x%llx", (unsigned long long)place.addr);

@@ -67,7 +67,7 @@ static void put_command(struct page *page, const struct family_member *m, size_t
 	for (at++; m->cmdline && at < m->cmdline_bytes && text.len < COMMAND_BYTES;) {
 		size_t len = strnlen(m->cmdline + at, m->cmdline_bytes - at);
 		buf_putc(&text, ' ');
-		buf_put(&text, m->cmdline + at, len);
+		buf_put(&text, len ? m->cmdline + at : "''", len ? len : 2);
 		at += len + 1;
 	}
 	buf_clear(&shown);

@@ -88,11 +88,13 @@ char *out_command_line(const struct prof *names)
 	const struct prof_process *process = prof_process(names);
 	struct buf text = { 0 };
 	size_t len = process && process->cmdline ? process->cmdline_bytes : 0;
-	while (len && process->cmdline[len - 1] == '\0')
-		len--;
-	if (len)
-		buf_put(&text, process->cmdline, len);
-	else if (process && process->exe)
+	for (size_t i = 0; i < len; i++) {
+		if (!process->cmdline[i] && i && !process->cmdline[i - 1])
+			buf_puts(&text, "''");
+		if (i + 1 < len || process->cmdline[i])
+			buf_putc(&text, process->cmdline[i]);
+	}
+	if (!len && process && process->exe)
 		buf_puts(&text, process->exe);
 	for (size_t i = 0; i < text.len; i++)
 		if ((unsigned char)text.data[i] < ' ' || text.data[i] == 0x7f)

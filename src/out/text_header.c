@@ -17,15 +17,18 @@
 
 /**
  * put_command() - the command line as it was typed, more or less: arguments and their lines joined
- * by spaces.
+ * by spaces, an empty one as ''.
  */
 static void put_command(struct buf *to, const struct prof_process *process)
 {
 	CLEANUP(buf_fini) struct buf line = { 0 };
-	for (size_t i = 0; process->cmdline && i < process->cmdline_bytes; i++)
+	for (size_t i = 0; process->cmdline && i < process->cmdline_bytes; i++) {
+		if (!process->cmdline[i] && i && !process->cmdline[i - 1])
+			buf_puts(&line, "''");
 		buf_putc(&line, strchr("\n\t", process->cmdline[i]) /* or the NUL between two */
 					? ' '
 					: process->cmdline[i]);
+	}
 	while (line.len && line.data[line.len - 1] == ' ')
 		line.len--;
 	if (line.len == 0 && process->exe)

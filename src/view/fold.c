@@ -109,7 +109,9 @@ static uint32_t entry_add(struct build *b, const struct prof *names, const struc
 	struct view_frame v;
 	enum view_by by = b->opt->by;
 	view_frame_at(names, row, i, &v);
-	v.module = view_program_module(&b->programs, v.module);
+	/* code without a name is known by its place, which another build does not share */
+	if (v.function || by == VIEW_BY_MODULE)
+		v.module = view_program_module(&b->programs, v.module);
 	struct fold_frame frame = { .key = view_frame_key(&v, by),
 				    .function = v.function,
 				    .module = v.module,

@@ -180,6 +180,21 @@ def test_two_builds_with_names_of_their_own_meet(byteledger, installed, tmp_path
         assert sum(n == "main" for n in names) == 1
 
 
+def test_code_without_a_name_stays_its_programs(byteledger, installed, tmp_path):
+    """Two programs that have nothing in common: what one of them had and is gone is not told as the other's code."""
+    files = []
+    for argv in (["sort", "/etc/passwd"], ["gawk", "BEGIN { for (i = 0; i < 5000; i++) a[i] = i }"]):
+        files.append(str(tmp_path / f"{argv[0]}.blt"))
+        subprocess.run([byteledger, "run", "-q", "-o", files[-1], "--", installed(argv[0]), *argv[1:]], check=True, timeout=60, capture_output=True)
+    with Server(byteledger, *files) as server:
+        tree = server.get("tree", src="1", base="0", cost="allocated")
+    frames, modules = tree["frames"], tree["modules"]
+    unnamed = {(base > 0, total > 0, modules[frames["module"][f]]) for f, base, total in zip(tree["node"]["frame"], tree["node"]["base"], tree["node"]["total"])
+               if f >= 0 and not frames["name"][f] and frames["module"][f] >= 0}
+    assert {m for was, now, m in unnamed if was and not now and m in ("sort", "gawk")} == {"sort"}, unnamed
+    assert {m for was, now, m in unnamed if now and not was and m in ("sort", "gawk")} == {"gawk"}, unnamed
+
+
 def test_a_differential_profile_is_what_pprof_makes_of_two(byteledger, installed, tmp_path):
     """Sums are the change; `go tool pprof` shows the same table as for both profiles and its own -diff_base."""
     files, profiles = [], []

@@ -162,3 +162,12 @@ def test_a_debuginfod_server_that_says_nothing_is_asked_once(byteledger, prog, t
     assert len(asked) == 1
     assert errors.startswith("byteledger: no answer from a debuginfod server: ") and "\nhint: " in errors
     assert errors.count("\n") == 2
+
+
+def test_an_empty_argument_is_seen_in_the_head(byteledger, tmp_path):
+    path = str(tmp_path / "x.blt")
+    subprocess.run([byteledger, "run", "-q", "-o", path, "--", "/bin/true", "a", "", "b", ""], check=True, timeout=60)
+    head = subprocess.run([byteledger, "report", path], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()[0]
+    assert "/bin/true a '' b ''" in head
+    massif = subprocess.run([byteledger, "export", "--to", "massif", path], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "cmd: /bin/true a '' b ''\n" in massif

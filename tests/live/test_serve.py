@@ -654,6 +654,22 @@ def test_a_folder_is_the_recordings_in_it(byteledger, recordings, tmp_path):
     assert out.returncode == 1 and f"there is no recording in the folder '{empty}'\n" in out.stderr and "hint:" in out.stderr
 
 
+def test_what_is_named_twice_is_listed_once(byteledger, recordings, tmp_path):
+    """By hand, by a link, and in a folder that is given, too."""
+    os.symlink(recordings[0], tmp_path / "again.blt")
+    with Server(byteledger, recordings[0], recordings[1], recordings[0], str(tmp_path)) as server:
+        assert [s["name"] for s in server.get("sources")] == ["0.blt", "1.blt"]
+
+
+def test_words_that_an_address_does_not_ask_of_are_named(server):
+    """What lies there is told, whoever made it; a filter beside it is not dropped in silence."""
+    one = server.get("allocations", limit=1, order="-size")["allocations"]
+    words = {"min-size": "2M", "thread": "1", "leaked": "1", "function-regex": "nobody", "cost": "live"}
+    answer = server.get("address/" + one["address"][0], at=f"{one['time_ns'][0]}ns", **words)
+    assert answer["what"] == "block"
+    assert {u["word"] for u in answer["unapplied"]} == set(words) and all(u["why"] for u in answer["unapplied"])
+
+
 def test_who_may_ask(byteledger, recordings, tmp_path):
     token = tmp_path / "token"
     token.write_text("0123456789abcdefgh\n")
