@@ -14,7 +14,9 @@
 #include "base/clock.h"
 #include "base/fileio.h"
 #include "inject/attach_impl.h"
+#include "inject/carried.h"
 #include "inject/steer.h"
+#include "wire/heap_start.h"
 
 #define AUX_MAX 64
 
@@ -59,6 +61,7 @@ static int refuse(const struct attach *a, const char *why, const char *hint, str
 }
 
 #define BY_PROBES "'byteledger sample -p PID' sees by probes who allocates"
+#define STARTED_SO "'byteledger heap -- PROGRAM', or " BY_PROBES
 
 static int check_status(const struct attach *a, struct err *err)
 {
@@ -158,6 +161,13 @@ int attach_objects(struct attach *a, struct err *err)
 	return rc;
 }
 
+/* Then what the program carries has been led to the library since it began. */
+static int was_preloaded(const struct objects *objects)
+{
+	const struct object *own = objects_named(objects, WIRE_PRELOAD_NAME);
+	return own && own < objects_named(objects, "libc.so.6");
+}
+
 static int check_objects(struct attach *a, struct err *err)
 {
 	int rc = attach_objects(a, err);
@@ -180,8 +190,16 @@ static int check_objects(struct attach *a, struct err *err)
 		return refuse(a,
 			      "it brings an allocator of its own, whose calls from within are seen "
 			      "only where it is started so",
-			      "'byteledger heap -- PROGRAM', or " BY_PROBES, err);
-	return 0;
+			      STARTED_SO, err);
+	const char *carried = was_preloaded(&a->objects) ? NULL : carried_find(&a->objects);
+	if (!carried)
+		return 0;
+	char why[160];
+	snprintf(why, sizeof(why),
+		 "it has an allocator of its own, %s(), whose calls are seen only where it is "
+		 "started so",
+		 carried);
+	return refuse(a, why, STARTED_SO, err);
 }
 
 int attach_may(struct attach *a, const struct attach_opt *opt, struct err *err)
