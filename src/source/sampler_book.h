@@ -106,7 +106,7 @@ struct sampler_governor {
 	unsigned told_gaps;
 	/* at the end, after sampler_governor_end() */
 	double unseen_ns;
-	int doubts;
+	int ran_dry, doubts;
 	/* with probes, so far */
 	uint64_t on_ns;
 	int stats_fd;
@@ -137,8 +137,9 @@ double sampler_governor_wait(const struct sampler_governor *governor, double lac
 /** sampler_governor_rest() - what follows the last window until @now_ns was as what was before. */
 void sampler_governor_rest(struct sampler_governor *governor, uint64_t now_ns);
 /**
- * sampler_governor_doubt() - what too few windows have looked into of a program that was started
- * may be anything: as many calls as an allocator answers in its time.
+ * sampler_governor_doubt() - what no window has looked into may be anything: as many calls as an
+ * allocator answers in its time. So may it where too few have, of a program that was started or
+ * where the purse ran dry.
  */
 void sampler_governor_doubt(struct sampler_governor *governor);
 

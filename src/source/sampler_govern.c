@@ -718,6 +718,7 @@ static int end_all(struct sampler_governor *g, int gone, uint64_t now_ns, struct
 		return rc;
 	if (!g->on && g->purse.ns < sampler_governor_left(g)) {
 		/* there is nothing left to see it with */
+		g->ran_dry = 1;
 		rc = go_on(g, now_ns, err);
 		sampler_governor_say(g, now_ns);
 		return rc;

@@ -79,7 +79,8 @@ void sampler_governor_rest(struct sampler_governor *g, uint64_t now_ns)
 void sampler_governor_doubt(struct sampler_governor *g)
 {
 	double unseen_ns = (double)g->cpu_ns(g->cpu_ctx) - g->windows_cpu_ns;
-	g->doubts = g->is_started && g->told_gaps < FEW_GAPS && g->samples->duty < 1;
+	unsigned least = g->is_started || g->ran_dry ? FEW_GAPS : 1;
+	g->doubts = g->told_gaps < least && g->samples->duty < 1;
 	if (g->doubts && unseen_ns > 0)
 		samples_doubt(g->samples, unseen_ns / FASTEST_NS / 2);
 	sampler_governor_say(g, clock_ns(CLOCK_MONOTONIC));

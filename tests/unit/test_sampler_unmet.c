@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "model/samples.h"
+#include "source/sampler_book.h"
 #include "source/sampler_pace.h"
 
 #define WINDOWS 40
@@ -111,6 +112,49 @@ static void a_doubt_is_all_rows_together(void **state)
 	samples_free(s);
 }
 
+static uint64_t second_of_cpu(void *ctx)
+{
+	(void)ctx;
+	return 1000000000ull;
+}
+
+/* Of 100 calls that were seen, and a second of CPU that was not. */
+static double doubted(unsigned gaps, int is_started, int ran_dry, double duty)
+{
+	struct err err = { 0 };
+	struct samples *s = samples_new(&err);
+	assert_non_null(s);
+	s->times = s->scale = s->mean = 1;
+	struct sample_row *row = samples_add_row(s, 7, 1, NULL, 0, 0);
+	assert_non_null(row);
+	row->raw.count = 100;
+	row->raw.bytes = 1000;
+	samples_scale(s, row);
+	assert_int_equal(samples_epoch(s, &err), 0);
+	struct sampler_governor g = { .samples = s,
+				      .cpu_ns = second_of_cpu,
+				      .told_gaps = gaps,
+				      .is_started = is_started,
+				      .ran_dry = ran_dry };
+	g.began_ns = g.since_ns = 1;
+	s->duty = duty;
+	sampler_governor_doubt(&g);
+	double error = row->now.error_count;
+	samples_free(s);
+	return error;
+}
+
+static void what_no_window_looked_into_may_be_anything(void **state)
+{
+	(void)state;
+	assert_true(2 * doubted(0, 0, 0, 0.1) > 1e9 / 10);
+	assert_true(doubted(1, 0, 0, 0.1) < 1);
+	assert_true(2 * doubted(3, 1, 0, 0.1) > 1e9 / 10);
+	assert_true(2 * doubted(3, 0, 1, 0.1) > 1e9 / 10);
+	assert_true(doubted(4, 1, 1, 0.1) < 1);
+	assert_true(doubted(0, 1, 0, 1) < 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -119,6 +163,7 @@ int main(void)
 		cmocka_unit_test(windows_in_which_nothing_ran_leave_room_for_all),
 		cmocka_unit_test(one_that_hardly_runs_any_more_does_not_call_as_before),
 		cmocka_unit_test(a_doubt_is_all_rows_together),
+		cmocka_unit_test(what_no_window_looked_into_may_be_anything),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
