@@ -29,7 +29,7 @@
 #define STEPS 20000u         /* through a call of the allocator, or a page that it clears */
 #define STEPPERS 4u          /* threads that are tried so at a time */
 #define STACK_BYTES (512u << 10)
-#define SYSCALL_FIND 65536u
+#define RED_ZONE 128u
 
 /* ---- a thread that may be led aside ---------------------------------------------------------- */
 
@@ -172,16 +172,59 @@ static pid_t hold_one(struct attach *a, struct freeze *f, struct err *err)
 
 /* ---- what it does there ---------------------------------------------------------------------- */
 
-/* A system call instruction of the C library's. */
+/* A system call instruction of the C library's that is followed by a return. */
 static uint64_t find_instruction(struct attach *a, struct object *libc)
 {
+	static const char *const plain[] = { "getppid", "getpid", "getuid" };
 	uint8_t code[256];
-	uint64_t at = object_find(&a->objects, libc, "syscall");
-	ssize_t got = at ? target_read(&a->target, at, code, sizeof(code)) : 0;
-	for (ssize_t i = 0; i + 1 < got; i++)
-		if (code[i] == 0x0f && code[i + 1] == 0x05)
-			return at + (uint64_t)i;
+	for (size_t k = 0; k < ARRAY_LEN(plain); k++) {
+		uint64_t at = object_find(&a->objects, libc, plain[k]);
+		ssize_t got = at ? target_read(&a->target, at, code, 32) : 0;
+		for (ssize_t i = 0; i + 2 < got; i++)
+			if (code[i] == 0x0f && code[i + 1] == 0x05 && code[i + 2] == 0xc3)
+				return at + (uint64_t)i;
+	}
 	return 0;
+}
+
+/* Where a handler of a signal returns to: mov $SYS_rt_sigreturn, %rax; syscall. 0: not found. */
+static uint64_t find_restorer(struct attach *a, const struct object *libc)
+{
+	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+	static uint8_t text[64u << 10];
+	for (uint64_t at = libc->lo; at < libc->hi; at += sizeof(text) - sizeof(code)) {
+		ssize_t got = target_read(&a->target, at, text, sizeof(text));
+		const uint8_t *found =
+			got > 0 ? memmem(text, (size_t)got, code, sizeof(code)) : NULL;
+		if (found)
+			return at + (uint64_t)(found - text);
+	}
+	return 0;
+}
+
+/*
+ * A frame on the thread's own stack, as long as there is no other: on the first thread's alone, for
+ * that has room, and others may be as small as coroutines'. 0: it stands on none.
+ */
+static uint64_t own_guard(struct attach *a, const struct call *call)
+{
+	char *line = NULL;
+	size_t room = 0;
+	uint64_t at = call_stack(call), found = 0;
+	int fd = openat(a->target.dir, "maps", O_RDONLY | O_CLOEXEC);
+	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+	while (maps && !found && getline(&line, &room, maps) > 0) {
+		unsigned long long lo, hi;
+		if (strstr(line, "[stack]") && sscanf(line, "%llx-%llx", &lo, &hi) == 2 &&
+		    at < hi && at > lo + RED_ZONE + call_guard_bytes(call))
+			found = (at - RED_ZONE - call_guard_bytes(call)) & ~63ull;
+	}
+	free(line);
+	if (maps)
+		fclose(maps);
+	else if (fd >= 0)
+		close(fd);
+	return found;
 }
 
 struct aside {
@@ -274,7 +317,8 @@ static int call_library(struct aside *in, pid_t tid, const struct attach_opt *op
 		       : code == -EPROTO ? err_hint(err, "another version of it is there already")
 					 : err_hint(err, "has it memory and descriptors enough?");
 	}
-	if (target_read(&a->target, in->data, said, sizeof(*said)) != sizeof(*said) ||
+	if (answer != WIRE_INJECT_DONE ||
+	    target_read(&a->target, in->data, said, sizeof(*said)) != sizeof(*said) ||
 	    said->hook_count > WIRE_INJECT_HOOKS)
 		return err_set(err, -EIO, "the library's answer cannot be read");
 	int pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
@@ -309,18 +353,24 @@ static int aside(struct attach *a, pid_t tid, const struct attach_opt *opt, stru
 				  MAP_PRIVATE | MAP_ANONYMOUS,
 				  -1ull,
 				  0 };
-	int rc = call_system(in.call, SYS_mmap, map, &at, err);
+	uint64_t restorer = find_restorer(a, libc), own = restorer ? own_guard(a, in.call) : 0;
+	int rc = own ? call_guard(in.call, own, restorer, err) : 0;
+	if (rc == 0)
+		rc = call_system(in.call, SYS_mmap, map, &at, err);
 	if (rc == 0 && (uint64_t)at > -4096ull)
 		rc = err_set(err, (int)at, "there is no memory for a stack");
 	if (rc == 0) {
-		in.stack = (uint64_t)at + STACK_BYTES - 256;
+		in.stack = (uint64_t)at + STACK_BYTES - CALL_GUARD_MOST;
 		in.data = (uint64_t)at + STACK_BYTES;
-		if (!objects_named(&a->objects, WIRE_PRELOAD_NAME))
+		if (restorer)
+			rc = call_guard(in.call, in.stack, restorer, err);
+		if (rc == 0 && !objects_named(&a->objects, WIRE_PRELOAD_NAME))
 			rc = load_library(&in, tid, opt->library, err);
 		if (rc == 0)
 			rc = objects_read(&a->objects, &a->target, err);
 		if (rc == 0)
 			rc = call_library(&in, tid, opt, err);
+		call_guard_again(in.call, own);
 		if (rc != -ESRCH && rc != -ETIMEDOUT && rc != -EFAULT)
 			call_system(in.call, SYS_munmap,
 				    (const uint64_t[6]){ map[0] + (uint64_t)at, map[1] }, &done,

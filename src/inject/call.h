@@ -8,6 +8,7 @@
 #ifndef INJECT_CALL_H
 #define INJECT_CALL_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -20,6 +21,20 @@ struct call;
  * a system call instruction is. NULL with @err: nothing was changed.
  */
 struct call *call_begin(pid_t tid, uint64_t instruction, struct err *err);
+#define CALL_GUARD_MOST (72u << 10)
+
+/**
+ * call_guard() - from now on, should this process be killed, the thread goes on as it stood once
+ * the call that it is in returns: a signal's frame lies at @at and above, call_guard_bytes() of
+ * them, at most CALL_GUARD_MOST. @restorer is the C library's way back from a handler; behind
+ * @instruction stands a return. A system call that was interrupted may then end with EINTR.
+ */
+int call_guard(struct call *call, uint64_t at, uint64_t restorer, struct err *err);
+size_t call_guard_bytes(const struct call *call);
+/** call_guard_again() - by the frame that lies at @at already; 0: by none any more. */
+void call_guard_again(struct call *call, uint64_t at);
+/** call_stack() - the thread's own stack pointer. */
+uint64_t call_stack(const struct call *call);
 /**
  * call_system() - one system call. Return: 0 and *@result, the kernel's value; negative errno with
  * @err: -ESRCH it has ended.
@@ -27,7 +42,8 @@ struct call *call_begin(pid_t tid, uint64_t instruction, struct err *err);
 int call_system(struct call *call, long nr, const uint64_t arg[6], int64_t *result,
 		struct err *err);
 /**
- * call_function() - call @function with the stack pointer @stack; waits @limit_ns at most. Return:
+ * call_function() - call @function with the stack pointer @stack, where the frame
+ * lies if there is one; waits @limit_ns at most. Return:
  * as call_system(); -ETIMEDOUT: it is still at it, -EFAULT: it crashed. After either the thread can
  * only be put back.
  */

@@ -126,5 +126,5 @@ EXPORT int byteledger_heap_inject(struct wire_inject *inject)
 	int rc = run(inject);
 	t->own = own;
 	errno = saved_errno;
-	return rc;
+	return rc < 0 ? rc : WIRE_INJECT_DONE;
 }

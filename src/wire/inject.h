@@ -9,8 +9,10 @@
 
 #include <stdint.h>
 
-#define WIRE_INJECT_MAGIC 0x31746a6e69676562ull /* "beginjt1" */
+#define WIRE_INJECT_MAGIC 0x32746a6e69676562ull /* "beginjt2" */
 #define WIRE_INJECT_CALL "byteledger_heap_inject"
+/* It returns negative errno or this, which is no number of a system call: see inject/call.h. */
+#define WIRE_INJECT_DONE 0x10000000
 /*
  * An int64_t of the library's: where a thread says whether it is in a hook, from its thread pointer
  * on; 0 = not known. It writes to the shared memory only while the low byte is one of these two.

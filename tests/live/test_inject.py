@@ -352,6 +352,46 @@ def test_the_recorder_may_be_killed_at_any_moment(running, prog, byteledger, tmp
     it.close()
 
 
+def blocks(pid, tid):
+    """The signals that the thread blocks."""
+    with open(f"/proc/{pid}/task/{tid}/status", encoding="ascii", errors="replace") as file:
+        return re.search(r"^SigBlk:\s*(\w+)", file.read(), re.M)[1]
+
+
+def keeper_of(recorder):
+    """The process beside @recorder that leads a thread of the program aside."""
+    deadline = time.monotonic() + 20
+    while recorder.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError, IndexError):
+            with open(f"/proc/{recorder.pid}/task/{recorder.pid}/children", encoding="ascii") as file:
+                return int(file.read().split()[0])
+    return None
+
+
+@pytest.mark.parametrize("what", [["count"], ["registers", 12]])
+def test_who_leads_a_thread_aside_may_be_killed_at_any_moment(running, prog, byteledger, tmp_path, what):
+    it = running(prog("injected"), *what)
+    blocked = [blocks(it.pid, tid) for tid in os.listdir(f"/proc/{it.pid}/task")]
+    for i in range(20):
+        recorder = subprocess.Popen([byteledger, "heap", "-p", str(it.pid), "-q", "-o", str(tmp_path / f"{i}.blt")], stderr=subprocess.DEVNULL)
+        keeper = keeper_of(recorder)
+        time.sleep(0.002 * i)
+        with contextlib.suppress(OSError, TypeError):
+            os.kill(keeper, signal.SIGKILL)
+        recorder.send_signal(signal.SIGINT)
+        recorder.wait(timeout=60)
+        assert it.it.poll() is None, f"it died of a kill after {2 * i} ms"
+        if what == ["count"]:
+            assert it.say(100)
+    deadline = time.monotonic() + 30 # the last one may be on its way back still
+    while [blocks(it.pid, tid) for tid in os.listdir(f"/proc/{it.pid}/task")] != blocked:
+        assert time.monotonic() < deadline, "signals stay blocked"
+        time.sleep(0.05)
+    if what != ["count"]:
+        assert it.line() == "ok"
+    it.close()
+
+
 def test_signals_end_the_recording(running, prog, byteledger):
     it = running(prog("injected"), "count")
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
