@@ -422,6 +422,9 @@ struct options *options_read(char **stack)
 	if (!o->output)
 		o->output = "byteledger_%e_%p.blt";
 	read_next(o, env);
+	/* who started the first program says what went wrong; the program's stderr is its own */
+	if (!look(env, "LOG") && !file && (o->next || look(env, "FAMILY")))
+		log_open("off", NULL, 0);
 	if (o->track_children)
 		o->library = find_library(env);
 	if (o->track_children && *o->output)

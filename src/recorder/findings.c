@@ -80,7 +80,8 @@ void recorder_findings(const struct recorder_result *result, const struct findin
 		    "library; the recording ends there",
 		    program, by);
 		hint(opt, "its environment was cleared of LD_PRELOAD (env -i, sudo): name that "
-			  "program");
+			  "program; or it cannot open this library: under another root, as "
+			  "another user");
 	} else if (result->replaced && opt->follow_children) {
 		if (!opt->is_quiet) /* nothing is missing */
 			say(opt,

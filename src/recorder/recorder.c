@@ -350,7 +350,8 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 	if (!heap)
 		return err->code;
 	/* a short program may be at its end before this one is ready for it */
-	if (is_next && next_shots(opt->pattern, &rec->shots))
+	int by_run = is_next && next_shots(opt->pattern, &rec->shots);
+	if (by_run)
 		source_heap_look_last(heap);
 	source_heap_state(heap, state);
 	int rc = refused ? err_set(err, refused, "cannot take signals") : 0;
@@ -366,11 +367,13 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 	}
 	rc = record_open(rec, STEAL(heap), opt->pid ? opt->pid : (pid_t)state->target_pid,
 			 opt->pattern ? opt->pattern : RECORDER_PATTERN,
-			 opt->pid ? PROF_ATTACHED : opt->comment,
+			 opt->pid ? PROF_ATTACHED
+			 : by_run ? "run"
+				  : opt->comment,
 			 bound_of(state->stamp_every_event), err);
 	if (rc < 0)
 		source_heap_detach(rec->heap);
-	else if (is_next && next_shots(opt->pattern, &rec->shots))
+	else if (by_run)
 		record_shots_want(rec);
 	return rc;
 }

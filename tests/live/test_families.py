@@ -198,6 +198,7 @@ def test_an_exec_by_its_number_is_followed(byteledger, prog, wrapper, tmp_path):
     # past every function of the C library nobody can put the library before the next program: that is said
     done = said(byteledger, "run", "-o", tmp_path / "y.blt", "--format", "json", prog("rawexec"), "instruction", "/usr/bin/python3", tmp_path / "grows.py", "0.3")
     assert json.loads(done.stdout)["process"]["exe"].endswith("/rawexec")
+    assert json.loads(said(byteledger, "info", "--format", "json", tmp_path / "x.blt").stdout)["process"]["source"] == "run"
     assert "replaced itself by /usr/bin/python3" in done.stderr and "past the C library" in done.stderr
 
 
@@ -239,7 +240,9 @@ def test_a_program_under_another_root_hears_nothing_of_the_library(byteledger, o
     done = said(byteledger, "run", "-q", *follow, "-o", tmp_path / "x%p.blt", "chroot", root, shell, "-c", "echo here; (exit 3)")
     assert (done.returncode, done.stdout) == (3, "here\n") == (bare.returncode, bare.stdout)
     assert "ld.so" not in done.stderr and "preload" not in done.stderr, done.stderr
-    done = said(byteledger, "run", *follow, "-o", tmp_path / "y%p.blt", "chroot", root, shell, "-c", "exit 3")
+    # it lives for a moment, or nobody sees what chroot became
+    lives = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 3"
+    done = said(byteledger, "run", *follow, "-o", tmp_path / "y%p.blt", "chroot", root, shell, "-c", lives)
     assert "another root" in done.stderr, done.stderr
 
 
@@ -255,6 +258,15 @@ def test_a_program_that_may_not_open_the_library_hears_nothing_of_it(byteledger,
                     "--clear-groups", "/bin/sh", "-c", "echo here", cwd="/")
         assert (done.returncode, done.stdout) == (0, "here\n")
         assert "ld.so" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("how", [[], ["--follow-children"]])
+def test_a_program_that_cannot_be_recorded_hears_nothing_of_it(byteledger, tmp_path, how):
+    """The library cannot make what it needs: a file, and shared memory, of more than 5 KB."""
+    for end in "exec perl -e 'print 7'", "perl -e 'print 7'; :":
+        done = said(byteledger, "run", "-q", *how, "-o", tmp_path / "x%p.blt", "sh", "-c", f"ulimit -f 10; {end}")
+        assert (done.returncode, done.stdout) == (0, "7")
+        assert "ERR" not in done.stderr, done.stderr
 
 
 def test_what_was_begun_beside_a_recording_is_gone_though_nobody_reads_the_report(byteledger, tmp_path):
