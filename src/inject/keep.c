@@ -126,11 +126,34 @@ static void keep(struct attach *a, const struct attach_opt *opt, int from)
 	_exit(0);
 }
 
+/* A signal that ends us waits, where our caller has blocked those. */
+static int is_over(void)
+{
+	static const int ends[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+	sigset_t waiting;
+	sigpending(&waiting);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		if (sigismember(&waiting, ends[i]))
+			return 1;
+	return 0;
+}
+
+#define PATIENCE_MS 500 /* it takes 30 ms, and then all is undone at once */
+#define LOOK_MS 20
+
 /* What it answers. */
 static int hear(struct attach *a, struct err *err)
 {
 	char byte;
 	ssize_t got;
+	struct pollfd answer = { .fd = a->keeper_pipe, .events = POLLIN };
+	for (int ms = 0; poll(&answer, 1, LOOK_MS) <= 0; ms += LOOK_MS)
+		if (ms >= PATIENCE_MS && is_over()) {
+			keep_leave(a);
+			err_set(err, -EINTR, "interrupted on the way into process %d", (int)a->pid);
+			return err_hint(err, "nothing is recorded; byteledger-keep puts back what "
+					     "was changed");
+		}
 	do {
 		got = read(a->keeper_pipe, &byte, 1);
 	} while (got < 0 && errno == EINTR);

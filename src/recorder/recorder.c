@@ -334,7 +334,7 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 	 * the library blocks every signal on the way here, because their handlers are the program's
 	 * until the exec
 	 */
-	if (opt->takes_signals)
+	if (opt->takes_signals && r->signals < 0)
 		r->signals = record_block_signals(opt->pid ? SIG_BLOCK : SIG_SETMASK, &before);
 	int refused = opt->takes_signals && r->signals < 0 ? -errno : 0;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt(fd, err);
@@ -424,6 +424,10 @@ static int come(struct recorder *r, const struct recorder_opt *opt, struct err *
 		.stamp_every_event = opt->stamp_every_event != 0,
 		.name_threads = settings.filter && wire_filter_check(settings.filter) > 1,
 	};
+	/* from now on there is something to undo; attach_begin() minds what waits for too long */
+	sigset_t before;
+	if (opt->takes_signals)
+		r->signals = record_block_signals(SIG_BLOCK, &before);
 	r->rec.attach = attach_begin(&how, err);
 	if (!r->rec.attach)
 		return err->code;

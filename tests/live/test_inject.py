@@ -405,6 +405,33 @@ def test_signals_end_the_recording(running, prog, byteledger):
     it.close()
 
 
+def test_ctrl_c_on_the_way_in_undoes_it_at_once(running, prog, byteledger, tmp_path):
+    """Nobody is told for two seconds that somebody else is about to record."""
+    it = running(prog("injected"), "count")
+    for i in range(12):
+        recorder = subprocess.Popen([byteledger, "heap", "-p", str(it.pid), "-q", "-o", str(tmp_path / f"a{i}.blt")], stderr=subprocess.DEVNULL)
+        time.sleep(0.005 * i)
+        recorder.send_signal(signal.SIGINT)
+        assert recorder.wait(timeout=60) in (0, -signal.SIGINT) # before anything was begun it just ends
+        done = attach(byteledger, it.pid, tmp_path / f"b{i}.blt", "--duration", "20ms")
+        assert done.returncode == 0, (i, done)
+        assert it.say(10)
+    it.close()
+
+
+def test_who_cannot_be_entered_for_a_while_can_be_given_up(running, prog, byteledger, tmp_path):
+    it = running(prog("injected"), "vforks", "5")
+    assert it.say("go") == "now"
+    began = time.monotonic()
+    recorder = subprocess.Popen([byteledger, "heap", "-p", str(it.pid), "-q", "-o", str(tmp_path / "x.blt")], text=True, stderr=subprocess.PIPE)
+    time.sleep(0.3)
+    recorder.send_signal(signal.SIGINT)
+    said = recorder.communicate(timeout=60)[1]
+    assert (recorder.returncode, "interrupted" in said) == (1, True) or time.monotonic() - began > 1.9, said # a busy machine
+    assert it.line() == "done"
+    it.close()
+
+
 def test_the_program_ends_while_it_is_recorded(running, prog, byteledger):
     it = running(prog("injected"), "count")
     recorder, path = it.begin()
