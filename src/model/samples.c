@@ -574,6 +574,7 @@ void samples_go_on(struct samples *s, double seen_ns, double missed_ns, double u
 void samples_doubt(struct samples *s, double calls)
 {
 	double all = 0;
+	s->bounded = 1;
 	for (size_t i = 0; i < s->row_count; i++)
 		all += s->rows[i].now.count;
 	for (size_t i = 0; all > 0 && i < s->row_count; i++) {

@@ -212,6 +212,8 @@ struct samples {
 	double missed, heard;
 	/* share of the time in which allocations are seen; 1 = always */
 	double duty;
+	/* samples_doubt(): errors reach to all that there may be */
+	int bounded;
 	/* CPU time that the probes of a started program may take beside the budget, once */
 	double given_ns;
 	/* what was spent beyond the budget at most; it is earned back before more is spent */

@@ -15,6 +15,7 @@
 #include "view/view.h"
 
 #define FRAMES_MAX 4096u
+#define FAR_MOST 10
 
 uint64_t sample_whole(double value)
 {
@@ -43,6 +44,17 @@ static double error_of(const struct spread *spread, double unsure)
 	double v = spread->variance, one = v > 0 ? spread->weighed / v : 0;
 	double drawn = sqrt(v + 0.75 * one * one) + one;
 	return sqrt(drawn * drawn + unsure * unsure);
+}
+
+/*
+ * What windows stand for is a quotient, whose far side is the longer one: a figure that is less
+ * sure than itself may be as many times too small. Not where all that there may be is known.
+ */
+static double far_side(const struct samples *s, double error, double value)
+{
+	if (s->duty >= 1 || s->bounded || value <= 0 || error <= value)
+		return error;
+	return error * fmin(error / value, FAR_MOST);
 }
 
 void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *sums)
@@ -76,8 +88,8 @@ void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *s
 		for (unsigned k = 0; k < SAMPLES_SIZES; k++)
 			sums->size[k] += f->size[k];
 	}
-	sums->error_bytes = error_of(&bytes, unsure_bytes);
-	sums->error_count = error_of(&count, unsure_count);
+	sums->error_bytes = far_side(s, error_of(&bytes, unsure_bytes), sums->bytes);
+	sums->error_count = far_side(s, error_of(&count, unsure_count), sums->count);
 	/*
 	 * where windows were over before one was taken, calls are known of and nothing else; that
 	 * they saw none leaves room for as many as are seldom missed

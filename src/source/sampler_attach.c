@@ -525,6 +525,14 @@ static void sort_sets(struct sampler *s)
 	qsort(s->sets, s->set_count, sizeof(*s->sets), idlest_first);
 }
 
+/* One that has ended and is not taken note of yet has a number, but no files. */
+static int has_ended(uint32_t pid)
+{
+	char path[32], exe[2];
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/exe", pid);
+	return pid && readlink(path, exe, sizeof(exe)) < 0 && errno == ENOENT;
+}
+
 static int attach_sets(struct sampler *s, struct err *err)
 {
 	struct err unknown = { 0 }, first = { 0 };
@@ -538,7 +546,7 @@ static int attach_sets(struct sampler *s, struct err *err)
 		/* one that has ended meanwhile is no reason to leave the others */
 		int one = attach_or_none(s, s->sets[i].pid, &s->sets[i].functions, &gone);
 		attached += one == 0;
-		if (one < 0 && !first.code)
+		if (one < 0 && !first.code && !has_ended(s->sets[i].pid))
 			first = gone;
 		if (one < 0 && one != -ESRCH && one != -ENOENT && !rc)
 			rc = err_set(err, one, "%s", gone.msg);

@@ -203,6 +203,37 @@ static void none_seen_in_windows_is_not_none(void **state)
 	samples_free(s);
 }
 
+/* Of windows; its error by all rows alike. */
+static double told_error(double count, double error, double duty, int bounded)
+{
+	struct err err = { 0 };
+	struct sample_figures sums;
+	struct samples *s = samples_new(&err);
+	s->times = s->scale = s->mean = 1;
+	struct sample_row *row = samples_add_row(s, 1, 7, NULL, 0, 0);
+	row->raw.count = row->raw.taken = (uint64_t)count;
+	row->raw.bytes = count;
+	samples_scale(s, row);
+	assert_int_equal(samples_epoch(s, &err), 0);
+	samples_doubt(s, error);
+	s->duty = duty;
+	s->bounded = bounded;
+	sample_sums(s, 1, &sums);
+	samples_free(s);
+	return sums.error_count;
+}
+
+static void
+a_figure_of_windows_that_is_less_sure_than_itself_may_be_as_many_times_too_small(void **state)
+{
+	(void)state;
+	assert_true(fabs(told_error(1000, 900, 0.02, 0) - 900) < 1);
+	assert_true(fabs(told_error(1000, 3000, 0.02, 0) - 9000) < 1);
+	assert_true(fabs(told_error(1000, 3e6, 0.02, 0) - 3e7) < 10);
+	assert_true(fabs(told_error(1000, 3000, 0.02, 1) - 3000) < 1);
+	assert_true(fabs(told_error(1000, 3000, 1, 0) - 3000) < 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +247,8 @@ int main(void)
 		cmocka_unit_test(a_long_sentence_fits_a_terminal),
 		cmocka_unit_test(the_error_of_few_samples_reaches_to_more_of_them),
 		cmocka_unit_test(none_seen_in_windows_is_not_none),
+		cmocka_unit_test(
+			a_figure_of_windows_that_is_less_sure_than_itself_may_be_as_many_times_too_small),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
