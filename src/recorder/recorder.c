@@ -48,6 +48,25 @@ struct recorder {
 
 static int come(struct recorder *r, const struct recorder_opt *opt, struct err *err);
 
+/*
+ * A limit of the stack is the program's affair; our threads would have no more than that, and the
+ * one of snapshots takes 130 KiB.
+ */
+#define THREAD_STACK_BYTES (8u << 20)
+
+static void want_stacks(void)
+{
+	pthread_attr_t usual;
+	size_t bytes = 0;
+	if (pthread_getattr_default_np(&usual) != 0)
+		return;
+	pthread_attr_getstacksize(&usual, &bytes);
+	if (bytes < THREAD_STACK_BYTES &&
+	    pthread_attr_setstacksize(&usual, THREAD_STACK_BYTES) == 0)
+		pthread_setattr_default_np(&usual);
+	pthread_attr_destroy(&usual);
+}
+
 static struct recorder *recorder_new(const struct recorder_opt *opt, struct err *err)
 {
 	struct recorder *r = calloc(1, sizeof(*r));
@@ -55,6 +74,7 @@ static struct recorder *recorder_new(const struct recorder_opt *opt, struct err 
 		err_set(err, -ENOMEM, "cannot record");
 		return NULL;
 	}
+	want_stacks();
 	r->rec.ears = opt->ears;
 	r->signals = -1;
 	r->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -539,3 +539,9 @@ fn main() { let mut t = Thing { held: Vec::new() }; t.fill(); println!("{}", t.h
     said(installed("go"), "tool", "pprof", "-h", timeout=280)
     top = said(installed("go"), "tool", "pprof", "-sample_index=alloc_space", "-top", "-cum", tmp_path / "x.pb.gz").stdout
     assert "<x::Thing as x::Fill>::fill" in top, top
+
+
+def test_a_small_stack_is_the_programs_alone(byteledger, tmp_path):
+    """The recorder's threads had no more: the one that reads where the memory is ended byteledger by SIGSEGV."""
+    done = subprocess.run(["sh", "-c", f"ulimit -s 128; exec {byteledger} run -q -o {tmp_path}/x.blt perl -e 'print 7; exit 3'"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "7"), done.stderr
