@@ -19,6 +19,7 @@
 
 #define STILL_NS 3000000000ull /* rows stay put so long after a key */
 #define STALE_NS 3000000000ull
+#define SEEK_NS 3000000000ull /* between two looks for a recording that somebody may begin */
 
 struct heap_session {
 	struct heap_session_opt opt;
@@ -27,6 +28,8 @@ struct heap_session {
 
 	/* of opt.pid */
 	char *found;
+	/* CLOCK_MONOTONIC: when it was looked for */
+	uint64_t sought_ns;
 	struct recording *recording;
 	struct prof *prof;
 	struct follow *follow;
@@ -178,12 +181,53 @@ static int begin(struct heap_session *t)
 	return rc < 0 ? rc : begin_views(t);
 }
 
+static void end_heap(struct heap_session *t)
+{
+	heap_view_freep(&t->view);
+	snap_unrefp(&t->snap);
+	follow_freep(&t->follow);
+	prof_freep(&t->prof);
+	recording_freep(&t->recording);
+	free(t->found);
+	t->found = NULL;
+	t->path = t->opt.path;
+}
+
+/** seek() - somebody may have begun to record the process: its tree and table are there then. */
+static int seek(struct heap_session *t, uint64_t now)
+{
+	if (!t->opt.pid || t->view || now < t->sought_ns + SEEK_NS)
+		return 0;
+	t->sought_ns = now;
+	struct err none = { 0 };
+	if (written_find(t->opt.pid, &t->found, &none) < 0)
+		return 0;
+	t->path = t->found;
+	/* one that is not readable yet is looked at again */
+	if (begin_heap(t) < 0) {
+		err_init(&t->err);
+		end_heap(t);
+		return 0;
+	}
+	int screen = views_screen(t->views);
+	views_free(t->views);
+	t->views = NULL;
+	int rc = begin_views(t);
+	if (rc == 0)
+		rc = views_show(t->views, (enum screen)screen, &t->err);
+	snprintf(t->said, sizeof(t->said), "what it allocates is being recorded: 3 and 4 show it");
+	return rc;
+}
+
 /* The newest reading, unless the reader is at the keys or asked for a hold. */
 static int look(struct heap_session *t, uint64_t key_ns)
 {
 	char remark[64] = "", age[TEXT_NUMBER_MAX];
 	struct follow_state state;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	int rc = seek(t, now);
+	if (rc < 0)
+		return rc;
 	if (t->beside)
 		return views_look(t->views, now < key_ns + STILL_NS, &t->err);
 	if (!t->follow) {
@@ -211,7 +255,7 @@ static int look(struct heap_session *t, uint64_t key_ns)
 	}
 	struct prof_totals totals;
 	prof_totals(snap_prof(snap), &totals);
-	int rc = heap_view_feed(t->view, snap_prof(snap), totals.runtime_ns, &t->err);
+	rc = heap_view_feed(t->view, snap_prof(snap), totals.runtime_ns, &t->err);
 	t->drawn_ns = 0;
 	snap_unref(t->snap);
 	t->snap = snap;
@@ -365,13 +409,8 @@ void heap_session_free(struct heap_session *t)
 	if (!t)
 		return;
 	views_free(t->views);
-	heap_view_freep(&t->view);
+	end_heap(t);
 	grid_fini(&t->grid);
-	snap_unrefp(&t->snap);
-	follow_freep(&t->follow);
-	prof_freep(&t->prof);
-	recording_freep(&t->recording);
-	free(t->found);
 	buf_fini(&t->stack);
 	free(t);
 }

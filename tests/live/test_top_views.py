@@ -136,6 +136,29 @@ def test_a_process_that_nobody_records_is_shown_by_mapping(byteledger, program, 
         bare.wait(timeout=30)
 
 
+def test_a_recording_that_begins_later_is_found(byteledger, terminal, tmp_path):  # noqa: F811  pylint: disable=redefined-outer-name
+    """`heap -p` comes into a process that is being looked at: its tree and table are there from then on."""
+    with subprocess.Popen(["/usr/bin/python3", "-c", "import time; k = []\nwhile True: k.append(bytearray(2000)); time.sleep(0.01)"]) as bare:
+        try:
+            top = terminal(byteledger, "top", "-p", str(bare.pid), columns=100)
+            assert "3tree" not in "\n".join(top.until("CLASS OF MEMORY"))
+            heap = subprocess.Popen([byteledger, "heap", "-q", "-o", str(tmp_path / "x.blt"), "-p", str(bare.pid)])
+            try:
+                top.until("3 and 4 show it")
+                top.keys("3")
+                assert "3tree 4tab" in "\n".join(top.until("FUNCTION"))
+                top.until("▾ _start")
+                top.keys("6")
+                top.until("regions")
+                top.keys("q")
+                top.until("ended with 0")
+            finally:
+                heap.send_signal(signal.SIGINT)
+                assert heap.wait(timeout=60) == 0
+        finally:
+            bare.kill()
+
+
 def test_a_growing_process_is_followed_held_and_the_cursor_stays_on_its_row(byteledger, program, terminal):  # noqa: F811  pylint: disable=redefined-outer-name
     bare = subprocess.Popen([program, "on"])
     try:
