@@ -10,7 +10,10 @@
  * 	attach_lead(): all threads stand still while the words through which objects call are led to
  * 		the hooks, some milliseconds; again where objects came since;
  * 	attach_undo(): they are put back likewise; the library stays, and is called by nobody;
- * 	attach_freep(). Should this process end before, another one of its own does that.
+ * 	attach_freep(). Should this process end before, another one of its own does that. That one
+ * 		leads the thread aside, too: should it be killed meanwhile, the thread comes back by
+ * 		itself (call_guard() of inject/call.h), but for one that is led out of the
+ * 		allocator step by step, of which the kernel leaves a trap.
  */
 #ifndef INJECT_ATTACH_H
 #define INJECT_ATTACH_H

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inject/call.h"
 
-#include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
@@ -18,6 +17,8 @@
 #include "base/clock.h"
 
 #ifdef __x86_64__
+#include <cpuid.h>
+
 #define FLOATS_MAX 65536 /* all that XSAVE keeps; 11 KiB with tiles */
 #define FLAGS 0x202      /* interrupts, and the bit that is always set */
 #define STOP_NS 10000000000u
