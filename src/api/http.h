@@ -75,7 +75,7 @@ void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt
 /**
  * http_reply_err() - the same from a failure below, with its hint as "hint": -EINVAL and -ERANGE
  * 400, -EPERM 403, -ENOENT and -ESRCH 404,
- * -EMSGSIZE 414, -EBUSY, -EAGAIN, -ETIMEDOUT and -ENOMEM 503, else 500.
+ * -EMSGSIZE 414, -EBUSY, -EAGAIN and -ETIMEDOUT 503, else 500.
  */
 void http_reply_err(struct http_reply *reply, const struct err *err);
 /**

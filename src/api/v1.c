@@ -473,6 +473,16 @@ static void release(struct v1_call *call)
 	end_work(call);
 }
 
+/** held_by_others() - come again: the memory that @call needs is there, but not now. */
+static int held_by_others(const struct v1_call *call, struct err *err)
+{
+	if (call->ask.has_wait)
+		return V1_PENDING;
+	*err = (struct err){ 0 };
+	err_set(err, -EBUSY, "other questions hold the memory that this one needs");
+	return err_hint(err, "ask again, or let the server take more: '--memory 2G'");
+}
+
 /**
  * answer_in_turn() - @call found no memory: again, once others have given theirs back. -ENOMEM
  * where it found none alone, either, or has waited for long; who can come back is told to.
@@ -490,7 +500,7 @@ static int answer_in_turn(const struct v1_route *route, struct v1_call *call,
 	atomic_fetch_sub(&v1->asked, 1);
 	if (pthread_mutex_clocklock(&v1->turn, CLOCK_MONOTONIC, &last) != 0) {
 		atomic_fetch_add(&v1->asked, 1);
-		return call->ask.has_wait ? V1_PENDING : rc;
+		return held_by_others(call, err);
 	}
 	do {
 		nanosleep(&pause, NULL);
@@ -506,7 +516,7 @@ static int answer_in_turn(const struct v1_route *route, struct v1_call *call,
 		 clock_ns(CLOCK_MONOTONIC) < until);
 	atomic_fetch_add(&v1->asked, 1);
 	pthread_mutex_unlock(&v1->turn);
-	return rc == -ENOMEM && !alone && call->ask.has_wait ? V1_PENDING : rc;
+	return rc != -ENOMEM || alone ? rc : held_by_others(call, err);
 }
 
 static int answer(const struct v1_route *route, struct v1_call *call, struct buf *body,
