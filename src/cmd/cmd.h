@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd.h - what the subcommands share. A new command: one file cmd/NAME.c with cmd_NAME(), a
- * declaration here, a row in main.c's table, a page man/byteledger-NAME.1 (a test compares it with
- * --help), a completion row, a news fragment.
+ * cmd.h - what the subcommands share. A new command: one file cmd/NAME.c with cmd_NAME() (those
+ * that make files of a file share rewrite.c), a declaration here, a row in main.c's table, a page
+ * man/byteledger-NAME.1 (a test compares it with --help), a completion row, a news fragment.
  */
 #ifndef CMD_CMD_H
 #define CMD_CMD_H
@@ -19,15 +19,14 @@
 /* Exit status: docs/rules.md. */
 enum cmd_exit { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_ALERT = 3 };
 
-/**
- * struct command - a subcommand; @run parses its own argv (argv[0] is "byteledger NAME") and
- * returns the exit status.
- */
+/** cmd_main() - a subcommand; parses @argv, whose first is "byteledger NAME". The exit status. */
+typedef int cmd_main(int argc, char **argv);
+
 struct command {
 	const char *name;
 	/* one line for `byteledger --help` */
 	const char *summary;
-	int (*run)(int argc, char **argv);
+	cmd_main *run;
 };
 
 /**
@@ -156,21 +155,9 @@ int cmd_lacks_program(const char *dashes);
  */
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);
 
-int cmd_check(int argc, char **argv);
-int cmd_diff(int argc, char **argv);
-int cmd_top(int argc, char **argv);
-int cmd_export(int argc, char **argv);
-int cmd_explain(int argc, char **argv);
-int cmd_import(int argc, char **argv);
-int cmd_info(int argc, char **argv);
-int cmd_heap(int argc, char **argv);
-int cmd_pages(int argc, char **argv);
-int cmd_regions(int argc, char **argv);
-int cmd_run(int argc, char **argv);
-int cmd_report(int argc, char **argv);
-int cmd_serve(int argc, char **argv);
-int cmd_sample(int argc, char **argv);
-/* The commands, one file each. */
-int cmd_net(int argc, char **argv);
+/* The commands. */
+cmd_main cmd_check, cmd_diff, cmd_explain, cmd_export, cmd_extract, cmd_heap, cmd_import, cmd_info,
+	cmd_net, cmd_pages, cmd_postprocess, cmd_regions, cmd_report, cmd_run, cmd_sample,
+	cmd_serve, cmd_strip, cmd_top;
 
 #endif

@@ -17,15 +17,6 @@ static int is_json(const struct record_opt *opt)
 	return opt->format && strcmp(opt->format, "json") == 0;
 }
 
-/*
- * Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is
- * the program's.
- */
-static FILE *place_of(const struct record_opt *opt)
-{
-	return opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
-}
-
 #define FAMILY_SHOWN 20
 
 void record_tell_family(const struct record_opt *opt, const struct recorder_result *result)
@@ -43,7 +34,7 @@ void record_tell_family(const struct record_opt *opt, const struct recorder_resu
 	if (family->count < 2)
 		return;
 	int json = is_json(opt);
-	FILE *to = opt->report || json ? NULL : place_of(opt);
+	FILE *to = opt->report || json ? NULL : cmd_result_stream(0, 1, opt->format != NULL);
 	struct out_opt out = { .limit = FAMILY_SHOWN };
 	if (to) {
 		terminal_fit(to, &out);
@@ -67,7 +58,7 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 	int shown = !opt->quiet || opt->report;
 	if (!shown && !opt->limits.count)
 		return 0;
-	FILE *to = opt->report ? report->to : place_of(opt);
+	FILE *to = opt->report ? report->to : cmd_result_stream(0, 1, opt->format != NULL);
 	int json = is_json(opt);
 	/* what the file says, and nothing that it does not */
 	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* regions_print.c - one reading, in the layout that was asked for. */
-#include <errno.h>
 
 #include "base/buf.h"
 #include "cmd/cmd.h"
@@ -9,14 +8,6 @@
 #include "out/regions.h"
 #include "proc/ledger.h"
 #include "watch/reading.h"
-
-/* Who knows the layout looks for the section of named regions: where it is missing, why. */
-static void say_none_is_named(const struct breakdown *b)
-{
-	const char *why = reading_lacks_names(b);
-	if (why)
-		cmd_say("no named regions: %s", why);
-}
 
 struct regions_text_opt regions_fit(const struct regions *r)
 {
@@ -51,8 +42,10 @@ int regions_print(struct regions *r, const struct breakdown *b, const char *exe,
 	};
 	r->printed = 1;
 	rc = out_regions_page(r->result.to, b, &page, err);
-	if (rc == 0 && r->compat)
-		say_none_is_named(b);
+	/* who knows the layout looks for the section of named regions: where it is missing, why */
+	const char *why = rc == 0 && r->compat ? reading_lacks_names(b) : NULL;
+	if (why)
+		cmd_say("no named regions: %s", why);
 	return rc == 0 ? result_flush(r->result.to, err) : rc;
 }
 

@@ -61,6 +61,7 @@ static uint64_t look_period_ns(const struct watch_args *a)
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
+	static const char *const switches[] = { "on", "off" };
 	struct watch_args *a = state->input;
 	struct err err = { 0 };
 	switch (key) {
@@ -93,9 +94,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->serving.http.address = arg;
 		return 0;
 	case OPT_ADDRESSES:
-		if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
-			cmd_usage("--addresses is on or off, not '%s'", arg);
-		a->hide_addresses = arg[1] == 'f';
+		a->hide_addresses = cmd_take_word("--addresses", arg, switches, 2);
 		return 0;
 	case ARGP_KEY_END:
 		if (a->action_count && !a->rule_count)
@@ -143,9 +142,8 @@ static void on_say(void *ctx, const char *text)
 static void on_warn(void *ctx, const struct err *err)
 {
 	(void)ctx;
-	fprintf(stderr, "byteledger: %s\n", err->msg);
-	if (err->hint[0])
-		fprintf(stderr, "hint: %s\n", err->hint);
+	fprintf(stderr, "byteledger: %s\n%s%s%s", err->msg, err->hint[0] ? "hint: " : "", err->hint,
+		err->hint[0] ? "\n" : "");
 }
 
 /* The breakdown of the moment in a file of its own. */

@@ -241,7 +241,7 @@ static int leave_out(struct cull *c, const struct event *alloc, uint64_t free_ns
 		     struct err *err)
 {
 	if (!c->table || c->sum_count > c->sum_mask / 2) {
-		int rc = c->sum_count < SUMS_MAX ? grow_sums(c, err) : report(c, err);
+		int rc = c->sum_count < c->opt.sums_max ? grow_sums(c, err) : report(c, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -384,6 +384,8 @@ struct cull *cull_new(const struct cull_opt *opt, const struct prof *sums, struc
 	c->opt = *opt;
 	if (!c->opt.pending_max)
 		c->opt.pending_max = CULL_PENDING_DEFAULT;
+	if (!c->opt.sums_max)
+		c->opt.sums_max = SUMS_MAX;
 	c->report_ns = REPORT_NS;
 	c->nodes = (struct chunked)CHUNKED_INIT(struct node);
 	c->blocks = (struct chunked)CHUNKED_INIT(struct block);
@@ -411,6 +413,17 @@ void cull_freep(struct cull **cull)
 struct sink *cull_sink(struct cull *cull)
 {
 	return &cull->sink;
+}
+
+int cull_leave_out(struct cull *c, const struct event *alloc, const struct event *freed,
+		   struct err *err)
+{
+	return leave_out(c, alloc, freed->time_ns, freed->flags & EVENT_F_TEMPORARY, err);
+}
+
+void cull_skip(struct cull *c)
+{
+	c->block_events++;
 }
 
 int cull_advance(struct cull *c, uint64_t now_ns, struct err *err)

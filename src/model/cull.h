@@ -26,6 +26,8 @@ struct cull_opt {
 	uint64_t lifetime_ns;
 	/* undecided events; beyond, the oldest are handed on whatever their age. 0 = the default */
 	uint32_t pending_max;
+	/* sums that are held back, by stack, thread and class of lifetime; 0 = the default */
+	uint32_t sums_max;
 };
 
 /**
@@ -42,6 +44,13 @@ struct sink *cull_sink(struct cull *cull);
  * out.
  */
 int cull_advance(struct cull *cull, uint64_t now_ns, struct err *err);
+/**
+ * cull_leave_out() - who knows by other means that a block was short-lived tells of neither its
+ * allocation nor its free: they go into the sums. cull_skip() - where each of the two stood.
+ */
+int cull_leave_out(struct cull *cull, const struct event *alloc, const struct event *freed,
+		   struct err *err);
+void cull_skip(struct cull *cull);
 /**
  * cull_tell() - put into @to what cull_finish() would hand on now; nothing changes. Between
  * cull_advance() and the next event, and once a second: then a recorder that is killed loses a

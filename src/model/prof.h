@@ -324,7 +324,7 @@ struct prof *prof_freeze(const struct prof *prof, struct err *err);
 struct stack_id prof_stack_row(const struct prof *prof, struct stack_id producer);
 /**
  * prof_stack_next() - the first of the producer's numbers from @from on that events used; where
- * there is none, one beyond all.
+ * there is none, one beyond all. Of a reading that was loaded: @from, used or not.
  */
 uint32_t prof_stack_next(const struct prof *prof, uint32_t from);
 struct frame_id prof_frame_row(const struct prof *prof, struct frame_id producer);

@@ -462,7 +462,7 @@ static uint32_t row_or_empty(const struct idmap *map, uint32_t id)
 
 uint32_t prof_stack_next(const struct prof *prof, uint32_t from)
 {
-	while (from < prof->slot_count && !prof->slot_of[from])
+	while (!prof->loaded && from < prof->slot_count && !prof->slot_of[from])
 		from++;
 	return from;
 }

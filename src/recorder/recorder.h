@@ -176,13 +176,6 @@ int recorder_finish(struct recorder *recorder, struct recorder_result *result, s
 void recorder_freep(struct recorder **recorder);
 
 /**
- * recorder_import() - what @rec holds, which another program wrote, into a new recording @out_path,
- * or one with a number behind it:
- * *@path, malloc'd. 0 or negative errno: no file stays.
- */
-int recorder_import(struct recording *rec, const char *out_path, char **path, struct err *err);
-
-/**
  * recorder_may_create() - before the program @exe is started (NULL: it runs already): can what
  * @pattern names be created?
  * It may become another name, for a process is in it. 0 or negative errno.

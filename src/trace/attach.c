@@ -43,5 +43,6 @@ int attach_get(const struct blt_view *view, struct trace_file *file, struct buf 
 		return -EBADMSG;
 	file->path = path->data;
 	file->state = (enum trace_file_state)state;
+	file->content = state == TRACE_FILE_STORED ? content.at : NULL;
 	return 0;
 }

@@ -78,6 +78,8 @@ struct trace_file {
 	/* since 1970 */
 	uint64_t changed_ns;
 	enum trace_file_state state;
+	/* trace_reader_files() only: of @bytes where it is stored, else NULL; lent */
+	const void *content;
 };
 /**
  * trace_writer_attach() - embed a file, whose @content (file->bytes of it) is stored where its
