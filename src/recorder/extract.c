@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "recorder/rewrite.h"
 #include "trace/trace.h"
 
@@ -105,6 +106,7 @@ static int on_file(void *ctx, const struct trace_file *file, struct err *err)
 {
 	const struct extract *x = ctx;
 	CLEANUP(buf_fini) struct buf made = { 0 };
+	CLEANUP(buf_fini) struct buf shown = { 0 }; /* a name may hold what a terminal obeys */
 	if (file->state != TRACE_FILE_STORED) {
 		x->each(x->ctx, file->path, NULL);
 		return 0;
@@ -113,7 +115,8 @@ static int on_file(void *ctx, const struct trace_file *file, struct err *err)
 	int rc = unpack(x, file, &made);
 	if (rc < 0)
 		return err_set(err, rc, "cannot unpack '%s' below '%s'", file->path, x->name);
-	x->each(x->ctx, file->path, buf_cstr(&made));
+	text_escape(&shown, buf_cstr(&made), 0);
+	x->each(x->ctx, file->path, buf_cstr(&shown));
 	return 0;
 }
 
