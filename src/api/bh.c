@@ -33,14 +33,12 @@ static int get_ready(struct bh_call *b, struct err *err)
 	if (rc == 0) {
 		b->rows = b->call.reading;
 		b->call.reading = NULL;
-		rc = v1_groups_get(&b->call, &b->sums, err);
+		rc = v1_groups_get(&b->call, b->rows, &b->sums, err);
 	}
 	if (rc)
 		return rc < 0 ? rc : err_set(err, -EAGAIN, "not yet");
 	b->names = b->rows->book->names;
 	b->groups = b->sums->product.data;
-	if (b->sums->book != b->rows->book)
-		return err_set(err, -EAGAIN, "the recording changed while it was read");
 	const struct prof_process *process = prof_process(b->names);
 	b->start_ns = process ? process->start_realtime_ns : 0;
 	b->length_ns = b->rows->totals.runtime_ns;

@@ -71,8 +71,12 @@ struct v1_groups {
 	struct block_group *all;
 	uint32_t count;
 };
-/** v1_groups_get() - @sums whose product is struct v1_groups; shelf_put() it. As v1_read(). */
-int v1_groups_get(struct v1_call *call, struct reading **sums, struct err *err);
+/**
+ * v1_groups_get() - @sums whose product is struct v1_groups, by the stack rows that @rows, the
+ * reading of the blocks, has, too; shelf_put() it. As v1_read().
+ */
+int v1_groups_get(struct v1_call *call, const struct reading *rows, struct reading **sums,
+		  struct err *err);
 /** v1_groups_add() - what one replay does for whole groups, for a row that matches. */
 void v1_groups_add(struct block_group *group, const struct block_row *row);
 struct v1_group_key {

@@ -86,12 +86,38 @@ static int make_groups(const void *args, const struct shelf_task *task,
 	return 0;
 }
 
-int v1_groups_get(struct v1_call *call, struct reading **sums, struct err *err)
+/**
+ * agree() - does each stack of @some have its row in @all? One recording that grows is read into
+ * names of their own by each reading, in one order.
+ */
+static int agree(const struct prof *some, const struct prof *all)
+{
+	uint32_t count = prof_stack_count(some);
+	if (count > prof_stack_count(all))
+		return 0;
+	for (uint32_t row = 1; row < count; row++) {
+		const struct prof_stack *x = prof_stack(some, (struct stack_id){ row });
+		const struct prof_stack *y = prof_stack(all, (struct stack_id){ row });
+		if (x->parent.v != y->parent.v || x->frame.v != y->frame.v || x->stop != y->stop)
+			return 0;
+	}
+	return 1;
+}
+
+int v1_groups_get(struct v1_call *call, const struct reading *rows, struct reading **sums,
+		  struct err *err)
 {
 	const struct shelf_query query = { .source = call->source,
 					   .key = "groups?",
 					   .make = make_groups };
-	return v1_reading(call, &query, sums, err);
+	int rc = v1_reading(call, &query, sums, err);
+	if (rc == 0 && (*sums)->book != rows->book &&
+	    !agree(rows->book->names, (*sums)->book->names)) {
+		shelf_put(call->shelf, *sums);
+		*sums = NULL;
+		rc = err_set(err, -EAGAIN, "the recording changed while it was read");
+	}
+	return rc;
 }
 
 /* ---- those that match ------------------------------------------------------------------------ */
@@ -285,9 +311,7 @@ int v1_groups(struct v1_call *call, struct err *err)
 	struct block_filter filter;
 	int rc = v1_blocks_get(call, &blocks, err);
 	if (rc == 0)
-		rc = v1_groups_get(call, &sums, err);
-	if (rc == 0 && sums->book != call->reading->book)
-		rc = err_set(err, -EAGAIN, "the recording changed while it was read");
+		rc = v1_groups_get(call, call->reading, &sums, err);
 	if (rc == 0)
 		rc = block_filter_init(&filter, &call->ask.query, call->reading->book->names, err);
 	if (rc == 0) {

@@ -100,6 +100,31 @@ for _ in range(400):
 """
 
 
+def test_groups_of_blocks_are_told_while_a_recording_grows(byteledger, tmp_path):
+    """Blocks and whole groups are readings of their own, of one recording that grows between them: each answer holds together."""
+    path = str(tmp_path / "live.blt")
+    program = "import time; k = []\nwhile True:\n    k.extend(bytearray(700 + i % 50) for i in range(200)); time.sleep(0.02)"
+    with subprocess.Popen([byteledger, "run", "-q", "-o", path, "--", "/usr/bin/python3", "-c", program]) as recorder:
+        try:
+            deadline = time.monotonic() + 20
+            while not (os.path.exists(path) and os.path.getsize(path) > 1000) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            with Server(byteledger, path) as server:
+                while server.get("summary")["totals"]["allocations"] < 20000 and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                sums = []
+                for _ in range(8):
+                    rows = server.get("allocations", group="stack", limit=10000)["rows"]
+                    assert all(part <= whole for part, whole in zip(rows["count"], rows["all_count"]))
+                    with urllib.request.urlopen(server.url + "data/last/allocation_groups?count=3", timeout=60) as answer:
+                        assert json.load(answer)["total_count"] > 0
+                    sums.append(sum(rows["count"]))
+                    time.sleep(0.6)
+                assert sums == sorted(sums) and sums[-1] > sums[0] > 0
+        finally:
+            recorder.terminate()
+
+
 def test_marks_and_what_rss_consists_of_come_live(byteledger, tmp_path, installed):
     """A mark that is set from outside is an event and a flag within two seconds, while the series go on."""
     recorder = subprocess.Popen([byteledger, "run", "-q", "-o", str(tmp_path / "x.blt"), "--serve", "127.0.0.1:0", "--", installed("python3"), "-c", GROWS],
