@@ -139,7 +139,10 @@ size_t shelf_shed(struct shelf *shelf)
 	pthread_mutex_lock(&shelf->lock);
 	for (struct job *job = shelf->jobs, *next; job; job = next) {
 		next = job->next;
-		if (job->state == JOB_DONE && !job->waiters)
+		/* who was told to come back for it may be on the way */
+		if (job->state == JOB_DONE && !job->waiters &&
+		    (!job->returning ||
+		     clock_ns(CLOCK_MONOTONIC) - job->asked_ns > SHELF_PATIENCE_NS))
 			drop_job(shelf, job);
 	}
 	for (struct own_reading **at = &shelf->readings; *at;) {

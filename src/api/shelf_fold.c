@@ -121,12 +121,9 @@ void shelf_unfold(struct shelf *shelf, struct shelf_fold *fold)
 void shelf_shed_folds(struct shelf *shelf)
 {
 	pthread_mutex_lock(&shelf->folding);
-	int has_plain = 0;
 	for (struct own_fold **at = &shelf->folds; *at;) {
 		struct own_fold *f = *at;
-		int stays = f->refs > 1 || (!f->key[0] && !has_plain);
-		has_plain |= !f->key[0];
-		if (stays) {
+		if (f->refs > 1) {
 			at = &f->next;
 			continue;
 		}

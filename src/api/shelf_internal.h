@@ -153,7 +153,7 @@ void shelf_forget(struct shelf *shelf, size_t source);
 /* References go under the lock; NULL is fine. */
 void shelf_book_unref(struct own_book *book);
 void shelf_reading_unref(struct own_reading *reading);
-/** shelf_shed_folds() - those that nobody holds go, but for the one that most questions need. */
+/** shelf_shed_folds() - those that nobody holds go. */
 void shelf_shed_folds(struct shelf *shelf);
 /** shelf_free_folds() - at the end. */
 void shelf_free_folds(struct shelf *shelf);

@@ -22,7 +22,7 @@ _Static_assert(V1_LIVE_FIRST >= SHELF_SOURCES_MAX, "numbers of recordings end be
 #define ANSWERS_BYTES_MAX (32u << 20) /* of all of them */
 #define WORK_LEAST 4 /* answers are put together so many at once, or two a processor */
 #define WORK_MOST 32
-#define TURN_NS (10 * NS_PER_S) /* a question waits so long for memory that others hold */
+#define TURN_NS (30 * NS_PER_S) /* a question waits so long for memory that others hold */
 #define TURN_PAUSE_NS (20 * 1000000u)
 #define RETRY_MS 100
 #define PART_WAIT_MS 100
@@ -221,7 +221,7 @@ int v1_reading(struct v1_call *call, const struct shelf_query *query, struct rea
 						 .ctx = (void *)call->request };
 	end_work(call);
 	int rc = shelf_get(call->shelf, query, &patience, out, &call->progress, err);
-	if (call->takes_turns)
+	if (call->takes_turns && rc > 0)
 		begin_work(call);
 	return rc > 0 ? 0 : rc == 0 ? V1_PENDING : rc;
 }
@@ -386,7 +386,10 @@ static int find_answer(struct v1 *v1, const char *question, const char *etag, st
 			continue;
 		a->used = ++v1->clock;
 		buf_put(body, a->body.data, a->body.len);
-		found = 1;
+		found = !buf_failed(body);
+		if (!found) /* it is made again, where there is room */
+			buf_fini(body);
+		break;
 	}
 	pthread_mutex_unlock(&v1->lock);
 	return found;
@@ -399,6 +402,14 @@ static void drop_answer(struct v1 *v1, struct answer *a)
 	free(a->question);
 	buf_fini(&a->body);
 	*a = (struct answer){ 0 };
+}
+
+static void drop_answers(struct v1 *v1)
+{
+	pthread_mutex_lock(&v1->lock);
+	for (size_t i = 0; i < ANSWERS_MAX; i++)
+		drop_answer(v1, &v1->answers[i]);
+	pthread_mutex_unlock(&v1->lock);
 }
 
 /** oldest_answer() - that is kept; NULL: none is. Under the lock. */
@@ -456,6 +467,8 @@ static int make_answer(const struct v1_route *route, struct v1_call *call, struc
 	if (rc == 0 && !call->reply->body_more && !call->reply->stream_more) {
 		buf_put(body, text, len);
 		buf_putc(body, '\n');
+		if (buf_failed(body))
+			rc = err_set(err, -ENOMEM, "cannot answer");
 	}
 	free(text);
 	return rc;
@@ -504,6 +517,7 @@ static int answer_in_turn(const struct v1_route *route, struct v1_call *call,
 	}
 	do {
 		nanosleep(&pause, NULL);
+		drop_answers(v1);
 		alone = shelf_shed(call->shelf) == 0;
 		release(call);
 		*call = *fresh;

@@ -65,8 +65,7 @@ void cmd_say_line(const char *text)
 
 int cmd_fail(const struct err *err)
 {
-	fprintf(stderr, "byteledger: %s\n",
-		err->msg[0] ? err->msg : "failed for an unknown reason");
+	cmd_say("%s", err->msg[0] ? err->msg : "failed for an unknown reason");
 	const char *hint = err->hint[0] ? err->hint : err->code == -ENOMEM ? memory_hint() : NULL;
 	if (!hint)
 		hint = err_usual_hint(err->code);

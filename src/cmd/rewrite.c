@@ -81,7 +81,7 @@ int cmd_import(int argc, char **argv)
 		       "zstd), or the rings of a library that found no recorder, into a recording.",
 		.children = children,
 	};
-	struct rewrite r = { .opt = { .imports = 1 } };
+	struct rewrite r = { .opt = { .imports = 1, .ears = &cmd_ears } };
 	return run(&argp, argc, argv, &r);
 }
 
@@ -125,7 +125,7 @@ int cmd_postprocess(int argc, char **argv)
 		       "may be given away.",
 		.children = children,
 	};
-	struct rewrite r = { 0 };
+	struct rewrite r = { .opt.ears = &cmd_ears };
 	return run(&argp, argc, argv, &r);
 }
 

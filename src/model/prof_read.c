@@ -304,7 +304,7 @@ void prof_set_culled(struct prof *prof, uint64_t allocations, uint64_t bytes, ui
 {
 	prof->other.culled_allocations = allocations;
 	prof->other.culled_bytes = bytes;
-	prof->max_event = peak_event;
+	prof->max_event = prof->other.peak_event = peak_event;
 }
 
 const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id id)
@@ -410,6 +410,7 @@ int prof_load_totals(struct prof *p, const struct prof_totals *totals, struct er
 		return err_set(err, -EINVAL, "a summary after events in one reading");
 	p->loaded = 1;
 	p->other = *totals;
+	p->max_event = totals->peak_event;
 	return 0;
 }
 

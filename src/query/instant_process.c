@@ -50,17 +50,17 @@ static void sleep_until(uint64_t ns)
 }
 
 /*
- * Whether process @pid waits for something, by its first thread. A recorder that has no processor,
- * or is stopped, writes as little as one that has nothing to write. Not known: it waits.
+ * What process @pid is at, by its first thread, as /proc says it: a recorder that has no processor
+ * writes as little as one that has nothing to write, and waits ('S').
  */
-static int is_waiting(pid_t pid)
+static char state_of(pid_t pid)
 {
 	char path[40], text[512] = "";
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	CLEANUP(fileio_fclosep) FILE *stat = fopen(path, "re");
 	text[stat ? fread(text, 1, sizeof(text) - 1, stat) : 0] = 0;
 	const char *state = strrchr(text, ')');
-	return !state || !state[1] || state[2] == 'S';
+	return state && state[1] ? state[2] : 'X';
 }
 
 /*
@@ -75,17 +75,20 @@ static int catch_up(struct instant *instant, pid_t recorder, const char *path, u
 	uint64_t bytes = size_of(path), since = taken_ns, now = taken_ns;
 	const struct snapshot *s = instant->snapshot;
 	int written;
+	char state = 'S';
 	while (!(written = is_written(path, s->time_ns + s->window_ns)) && now < since + STILL_NS &&
 	       now < taken_ns + WAIT_NS) {
 		sleep_until(clock_ns(CLOCK_MONOTONIC) + LOOK_NS);
 		now = clock_ns(CLOCK_MONOTONIC);
-		if (size_of(path) != bytes || !is_waiting(recorder)) {
+		state = state_of(recorder);
+		if (size_of(path) != bytes || state == 'R' || state == 'D') {
 			bytes = size_of(path);
 			since = now;
 		}
 	}
 	int rc = instant_join(path, instant, err);
-	if (!written && now < since + STILL_NS) {
+	/* one that is stopped, or has gone, is not waited for */
+	if (!written && (now < since + STILL_NS || state != 'S')) {
 		instant->behind = instant->lossy = 1;
 		instant->complete = 0;
 	}

@@ -37,7 +37,7 @@ struct veil {
 static const char *base_of(const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
-	return slash && slash[1] ? slash + 1 : path;
+	return slash ? slash + 1 : path;
 }
 
 /** number_of() - of @name among those of its kind, from 1; 0: no memory. */
@@ -133,6 +133,9 @@ static int veil_define(struct sink *sink, const struct def *def, struct err *err
 		rc = cover_process(v, &covered);
 		break;
 	case DEF_THREAD:
+		if (!def->thread.tid && def->thread.name &&
+		    strcmp(def->thread.name, THREADS_FURTHER) == 0)
+			break; /* nobody's name: many share it */
 		covered.thread.name = cover(v, THREADS, def->thread.name, text, &rc);
 		if (v->how == VEIL_FULLY && covered.thread.tid)
 			covered.thread.tid = def->id + 1;
@@ -143,10 +146,8 @@ static int veil_define(struct sink *sink, const struct def *def, struct err *err
 	case DEF_SYMBOL:
 		cover_symbols(v, &covered, &rc);
 		break;
-	case DEF_RULE: /* a pattern of names */
-		if (v->how == VEIL_FULLY)
-			return 0;
-		break;
+	case DEF_RULE: /* a pattern of names, or of paths */
+		return 0;
 	default:
 		break;
 	}
@@ -158,7 +159,18 @@ static int veil_define(struct sink *sink, const struct def *def, struct err *err
 static int veil_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
 {
 	struct veil *v = (struct veil *)sink;
-	return v->to->put(v->to, events, count, err);
+	size_t done = 0;
+	int rc = 0;
+	for (size_t i = 0; i < count && rc >= 0 && v->how == VEIL_FULLY; i++) {
+		if (events[i].kind != EVENT_FORKED)
+			continue;
+		struct event covered = events[i];
+		covered.value = covered.value != 0; /* of whom it is the child */
+		rc = i > done ? v->to->put(v->to, events + done, i - done, err) : 0;
+		rc = rc < 0 ? rc : v->to->put(v->to, &covered, 1, err);
+		done = i + 1;
+	}
+	return rc < 0 || done == count ? rc : v->to->put(v->to, events + done, count - done, err);
 }
 
 struct veil *veil_new(enum veil_how how, struct sink *to, struct err *err)

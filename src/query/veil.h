@@ -11,7 +11,7 @@
  * enum veil_how - VEIL_PARTLY: of paths the last part, of the command line its first word.
  * VEIL_FULLY: for the program, its libraries, source files, functions and threads there stand
  * "program", "lib_1", "src_1", "fn_1", "thread_1", the same for the same name, and nothing by which
- * a file could be known again: no build id, process id or wall clock; no rules.
+ * a file could be known again: no build id, process id or wall clock. With either no rules go on.
  */
 enum veil_how { VEIL_NOTHING, VEIL_PARTLY, VEIL_FULLY };
 

@@ -21,6 +21,8 @@ struct extract {
 	const char *name;
 	void (*each)(void *ctx, const char *name, const char *made);
 	void *ctx;
+	/* the first that could not be unpacked */
+	struct err failed;
 };
 
 /** open_folder() - the next part of a path below @at, made where it is not there; takes @at. */
@@ -86,25 +88,27 @@ static int descend(const struct extract *x, char *path, const char **last, struc
 /** unpack() - below the folder; @made is where, for people. 0 or negative errno. */
 static int unpack(const struct extract *x, const struct trace_file *file, struct buf *made)
 {
-	char name[300], *path = strdup(file->path);
+	char name[300] = "", *path = strdup(file->path);
 	const char *last = NULL;
 	if (!path)
 		return -ENOMEM;
 	int at = descend(x, path, &last, made);
 	int fd = at < 0 ? at : last ? create(at, last, name, sizeof(name)) : -EINVAL;
+	int rc = fd < 0 ? fd : write_all(fd, file->content, file->bytes);
+	if (fd >= 0 && close(fd) < 0 && rc == 0)
+		rc = -errno;
+	if (fd >= 0 && rc < 0)
+		unlinkat(at, name, 0); /* ours alone: it was created exclusively */
 	if (at >= 0)
 		close(at);
 	free(path);
-	if (fd < 0)
-		return fd;
 	buf_printf(made, "/%s", name);
-	int rc = write_all(fd, file->content, file->bytes);
-	return close(fd) < 0 && rc == 0 ? -errno : rc;
+	return rc;
 }
 
 static int on_file(void *ctx, const struct trace_file *file, struct err *err)
 {
-	const struct extract *x = ctx;
+	struct extract *x = ctx;
 	CLEANUP(buf_fini) struct buf made = { 0 };
 	CLEANUP(buf_fini) struct buf shown = { 0 }; /* a name may hold what a terminal obeys */
 	if (file->state != TRACE_FILE_STORED) {
@@ -113,8 +117,12 @@ static int on_file(void *ctx, const struct trace_file *file, struct err *err)
 	}
 	buf_puts(&made, x->name);
 	int rc = unpack(x, file, &made);
-	if (rc < 0)
+	if (rc == -ENOMEM || rc == -ENOSPC || rc == -EDQUOT)
 		return err_set(err, rc, "cannot unpack '%s' below '%s'", file->path, x->name);
+	if (rc < 0 && !x->failed.code) /* the others may be as they should */
+		err_set(&x->failed, rc, "cannot unpack '%s' below '%s'", file->path, x->name);
+	if (rc < 0)
+		return 0;
 	text_escape(&shown, buf_cstr(&made), 0);
 	x->each(x->ctx, file->path, buf_cstr(&shown));
 	return 0;
@@ -135,5 +143,7 @@ int recorder_extract(const char *path, const char *folder,
 		return err_set(err, -errno, "cannot write into '%s'", folder);
 	int rc = trace_reader_files(reader, on_file, &x, err);
 	close(x.folder);
-	return rc;
+	if (rc >= 0 && x.failed.code)
+		*err = x.failed;
+	return rc < 0 ? rc : x.failed.code;
 }

@@ -13,6 +13,8 @@
 #include "query/strip.h"
 #include "trace/trace.h"
 
+#define PAGES_AT_ONCE 256
+
 static uint64_t size_of(const char *path)
 {
 	struct stat st;
@@ -49,25 +51,39 @@ static int copy_pages(const char *from, const char *to, struct err *err)
 	struct trace_pages *pages = trace_pages_new(from, err);
 	if (!pages)
 		return err->code;
+	/* many at once: each time that some are appended an index is written anew */
+	struct page_shot *shots[PAGES_AT_ONCE];
+	size_t held = 0, count = trace_pages_count(pages);
+	pid_t pid = 0;
 	int rc = 0;
-	for (size_t i = 0; i < trace_pages_count(pages) && rc >= 0; i++) {
-		CLEANUP(page_shot_putp) struct page_shot *shot = trace_pages_load(pages, i, err);
-		rc = !shot ? (err->code == -EBADMSG ? 0 : err->code)
-		     : !shot->count
-			     ? 0
-			     : trace_append_pages(to, &shot, 1, shot->processes[0]->pid, 0, err);
+	for (size_t i = 0; i < count && rc >= 0; i++) {
+		struct page_shot *shot = trace_pages_load(pages, i, err);
+		if (!shot)
+			rc = err->code == -EBADMSG ? 0 : err->code;
+		else if (!shot->count)
+			page_shot_put(shot);
+		else
+			shots[held++] = shot;
+		if (!held || (rc >= 0 && held < PAGES_AT_ONCE && i + 1 < count))
+			continue;
+		pid = shots[0]->processes[0]->pid;
+		rc = rc < 0 ? rc : trace_append_pages(to, shots, held, pid, 0, err);
+		while (held)
+			page_shot_put(shots[--held]);
 	}
+	while (held)
+		page_shot_put(shots[--held]);
 	trace_pages_free(pages);
 	return rc;
 }
 
 /* All names that this machine has, lines of its debug files among them. */
-static int store_names(const char *path, struct err *err)
+static int store_names(const char *path, const struct recording_ears *ears, struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *file = trace_reader_new(path, err);
 	CLEANUP(prof_freep) struct prof *prof = file ? prof_new(err) : NULL;
 	if (!prof || trace_reader_places(file, prof, err) < 0 ||
-	    recording_resolve(prof, NULL, err) < 0)
+	    recording_resolve(prof, ears, err) < 0)
 		return err->code;
 	return trace_append_symbols(path, prof, err);
 }
@@ -119,7 +135,20 @@ static int put_events(struct recording *rec, const struct rewrite_opt *opt, stru
 	if (!known)
 		sink_tee_add(&tee, prof_sink(sums));
 	sink_tee_add(&tee, to);
-	return recording_run(rec, &tee.sink, err);
+	/* before both: what is veiled stands in neither */
+	CLEANUP(veil_freep) struct veil *veil = veil_new(opt->veil, &tee.sink, err);
+	if (!veil)
+		return err->code;
+	const struct event nobodys = { .kind = EVENT_FORKED, .value = 1 };
+	struct prof_totals totals;
+	prof_totals(sums, &totals);
+	if (totals.forked_from && opt->veil == VEIL_FULLY) {
+		struct sink *to_sums = prof_sink(sums);
+		int rc = to_sums->put(to_sums, &nobodys, 1, err);
+		if (rc < 0)
+			return rc;
+	}
+	return recording_run(rec, veil_sink(veil), err);
 }
 
 static int write_all(struct recording *rec, const struct rewrite_opt *opt,
@@ -127,10 +156,9 @@ static int write_all(struct recording *rec, const struct rewrite_opt *opt,
 {
 	CLEANUP(prof_freep) struct prof *sums = prof_new(err);
 	int known = sums ? load_sums(rec, &sums, err) : err->code;
-	CLEANUP(veil_freep)
-	struct veil *veil =
-		known >= 0 ? veil_new(opt->veil, trace_writer_sink(*writer), err) : NULL;
-	int rc = veil ? put_events(rec, opt, veil_sink(veil), sums, known, result, err) : err->code;
+	int rc = known < 0 ? known
+			   : put_events(rec, opt, trace_writer_sink(*writer), sums, known, result,
+					err);
 	CLEANUP(trace_reader_freep) struct trace_reader *from = NULL;
 	if (rc >= 0 && recording_kind(rec) == RECORDING_BLT && opt->veil == VEIL_NOTHING) {
 		from = trace_reader_new(recording_path(rec), err);
@@ -150,15 +178,16 @@ static int write_all(struct recording *rec, const struct rewrite_opt *opt,
 static int copy(struct recording *rec, const struct rewrite_opt *opt, const char *out_path,
 		struct rewrite_result *result, struct err *err)
 {
+	const struct trace_writer_opt how = { .anonymous = opt->veil == VEIL_FULLY };
 	CLEANUP(trace_writer_freep)
-	struct trace_writer *writer = trace_writer_new(out_path, NULL, err);
+	struct trace_writer *writer = trace_writer_new(out_path, &how, err);
 	if (!writer)
 		return err->code;
 	result->path = strdup(trace_writer_path(writer));
 	int rc = result->path ? write_all(rec, opt, &writer, result, err)
 			      : err_set(err, -ENOMEM, "cannot write '%s'", out_path);
 	if (rc >= 0 && !opt->strips && !opt->imports && opt->veil == VEIL_NOTHING)
-		rc = store_names(result->path, err);
+		rc = store_names(result->path, opt->ears, err);
 	if (rc < 0 && result->path) {
 		unlink(result->path); /* ours alone: it was created exclusively */
 		free(STEAL(result->path));
@@ -170,7 +199,7 @@ static int copy(struct recording *rec, const struct rewrite_opt *opt, const char
 static int veil_named(struct recording *rec, const struct rewrite_opt *opt, const char *out_path,
 		      struct rewrite_result *result, struct err *err)
 {
-	const struct rewrite_opt plain = { 0 };
+	const struct rewrite_opt plain = { .ears = opt->ears };
 	struct rewrite_result named = { 0 };
 	CLEANUP(buf_fini) struct buf path = { 0 };
 	buf_printf(&path, "%s.names", out_path);

@@ -8,6 +8,8 @@
 
 /** struct rewrite_opt - zero-initialised copies, with names for all that this machine can name. */
 struct rewrite_opt {
+	/* how far it is, and what cannot be named; NULL */
+	const struct recording_ears *ears;
 	/* of what another program wrote, as it is: a recording is refused */
 	int imports;
 	/* leave out what was freed within @lifetime_ns of its allocation; no names are looked up */

@@ -26,6 +26,8 @@ struct trace_writer_opt {
 	int culling;
 	/* the file may be taken away when it ends, and its name become free */
 	int brief;
+	/* its header says neither where nor when it was written */
+	int anonymous;
 	/*
 	 * wait so long at most for a name that another writer has given to such a file; 0 = not at
 	 * all

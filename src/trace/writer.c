@@ -348,7 +348,10 @@ static struct trace_writer *new_writer(int fd, const char *path, const struct tr
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.monotonic_ns = clock_ns(CLOCK_MONOTONIC),
 	};
-	read_boot_id(header.boot_id);
+	if (w->opt.anonymous)
+		header.realtime_ns = header.monotonic_ns = 0;
+	else
+		read_boot_id(header.boot_id);
 	char *to = buf_reserve(&w->out, BLT_FILE_HEADER);
 	if (!to) {
 		err_set(err, -ENOMEM, "cannot create '%s'", path);

@@ -76,6 +76,30 @@ def test_what_is_stripped_twice_is_stripped_once(byteledger, recording, tmp_path
     assert once["totals"] == twice["totals"] and once["culled"] == twice["culled"] and rows_of(once) == rows_of(twice)
 
 
+def test_the_peak_of_what_was_stripped_twice_is_found(byteledger, recording, tmp_path):
+    said(byteledger, "strip", "-t", "20ms", "-o", tmp_path / "once.blt", recording)
+    for source in recording, tmp_path / "once.blt":
+        said(byteledger, "strip", "-o", tmp_path / "all.blt", source)
+    once, twice = (report(byteledger, tmp_path / f"all.blt{end}", "--at", "peak") for end in ("", ".1"))
+    assert once["totals"] == twice["totals"] and rows_of(once) == rows_of(twice)
+    assert once["rows"] and once["culled"]["allocations"] > 0
+
+
+def test_whose_child_it_was_is_not_given_away(byteledger, tmp_path):
+    program = "import os\nx = [str(i) * 9 for i in range(20000)]\npid = os.fork()\ny = [str(i) * 9 for i in range(20000)]\nif pid: os.waitpid(pid, 0)"
+    subprocess.run([byteledger, "heap", "-q", "--follow-children", "-o", tmp_path / "f%p.blt", "--", sys.executable, "-S", "-c", program], check=True,
+                   timeout=120, env={**os.environ, "PYTHONMALLOC": "malloc"}, capture_output=True)
+    first = [report(byteledger, tmp_path / name) for name in sorted(os.listdir(tmp_path)) if name.endswith(".blt")]
+    child = next(told for told in first if told["process"].get("forked_from"))
+    out = tmp_path / "given"
+    said(byteledger, "postprocess", "-a", "full", "-o", out, tmp_path / f"f{child['process']['pid']}.blt")
+    after = report(byteledger, out)
+    assert after["process"].get("forked_from") in (None, 1) and after["totals"] == child["totals"]
+    header = json.loads(said(byteledger, "info", "--format", "json", out).stdout)
+    assert set(header["file"].get("boot_id", "0").replace("-", "")) <= {"0"}, header["file"]
+    assert str(child["process"]["pid"]) not in json.dumps(after["process"])
+
+
 def test_what_is_being_written_is_not_stripped(byteledger, tmp_path):
     with subprocess.Popen([byteledger, "heap", "-q", "-o", tmp_path / "grows.blt", "--", "sh", "-c", "read x"], stdin=subprocess.PIPE) as run:
         while not (tmp_path / "grows.blt").exists():
