@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -15,11 +14,13 @@
 #include <unistd.h>
 
 #include "api/http_internal.h"
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/late.h"
 #include "base/zonce.h"
 
+#define HTTP_PORT 17832
 #define DESCRIPTORS_KEPT 32
 #define DESCRIPTORS_LEAST 8
 
@@ -461,7 +462,7 @@ static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connect
 		http_library.add_response_header(response, "Referrer-Policy", "no-referrer");
 	}
 	if (set_cookie) {
-		char cookie[HTTP_TOKEN_MAX + 64];
+		char cookie[TOKEN_MAX + 64];
 		snprintf(cookie, sizeof(cookie), "byteledger=%s; HttpOnly; SameSite=Strict; Path=/",
 			 server->token);
 		http_library.add_response_header(response, "Set-Cookie", cookie);
@@ -617,47 +618,14 @@ static void on_answered(void *cls, struct MHD_Connection *connection, void **sta
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int listen_on(const char *address, int *loopback, struct err *err)
-{
-	struct sockaddr_storage addr;
-	socklen_t len = 0;
-	int rc = guard_parse_address(address, &addr, &len, loopback, err);
-	if (rc < 0)
-		return rc;
-	int fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-	if (fd < 0)
-		return err_set(err, -errno, "cannot open a socket");
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (bind(fd, (struct sockaddr *)&addr, len) < 0 || listen(fd, HTTP_CONNECTIONS_MAX) < 0) {
-		rc = err_set(err, -errno, "cannot listen on '%s'",
-			     address ? address : "127.0.0.1:17832");
-		if (rc == -EADDRINUSE)
-			err_hint(
-				err,
-				"another program has that port: choose one, or 0 for any free one");
-		close(fd);
-		return rc;
-	}
-	return fd;
-}
-
 static void describe(struct http_server *server, int fd, int loopback)
 {
-	struct sockaddr_storage addr;
+	struct sockaddr_storage addr = { 0 };
 	socklen_t len = sizeof(addr);
-	char ip[INET6_ADDRSTRLEN] = "?";
-	unsigned port = 0;
-	int v6 = 0;
-	if (getsockname(fd, (struct sockaddr *)&addr, &len) == 0) {
-		v6 = addr.ss_family == AF_INET6;
-		const void *raw = v6 ? (const void *)&((struct sockaddr_in6 *)&addr)->sin6_addr
-				     : (const void *)&((struct sockaddr_in *)&addr)->sin_addr;
-		port = ntohs(v6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
-				: ((struct sockaddr_in *)&addr)->sin_port);
-		inet_ntop(addr.ss_family, raw, ip, sizeof(ip));
-	}
-	snprintf(server->url, sizeof(server->url), v6 ? "http://[%s]:%u/" : "http://%s:%u/", ip,
-		 port);
+	char text[80];
+	getsockname(fd, (struct sockaddr *)&addr, &len);
+	address_text(&addr, text, sizeof(text));
+	snprintf(server->url, sizeof(server->url), "http://%s/", text);
 	if (!server->token[0])
 		snprintf(server->note, sizeof(server->note),
 			 "%s can read what is served; --token-file guards it",
@@ -732,9 +700,9 @@ int http_server_start(const struct http_opt *opt, struct http_server **out, stru
 	server->route_count = opt->route_count;
 	if (opt->cors)
 		snprintf(server->cors, sizeof(server->cors), "%s", opt->cors);
-	rc = opt->token_file ? guard_load_token(opt->token_file, server->token, err) : 0;
+	rc = opt->token_file ? token_load(opt->token_file, server->token, err) : 0;
 	if (rc == 0) {
-		fd = listen_on(opt->address, &loopback, err);
+		fd = address_listen(opt->address, HTTP_PORT, HTTP_CONNECTIONS_MAX, &loopback, err);
 		rc = fd < 0 ? fd : 0;
 	}
 	if (rc == 0 && !loopback && !server->token[0] && !opt->no_auth) {

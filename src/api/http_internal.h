@@ -12,8 +12,7 @@
 #include <stdatomic.h>
 
 #include "api/http.h"
-
-#define HTTP_TOKEN_MAX 256
+#include "base/token.h"
 
 /** http_library - libmicrohttpd's functions, which http_server_start() fetches. */
 struct http_library {
@@ -83,7 +82,7 @@ struct http_server {
 	const struct http_route *routes;
 	size_t route_count;
 	/* "" = none */
-	char token[HTTP_TOKEN_MAX];
+	char token[TOKEN_MAX];
 	char cors[256];
 	char **hosts;
 	char url[96], note[160];
@@ -130,14 +129,6 @@ int guard_check(const struct http_server *server, struct MHD_Connection *connect
 		int *set_cookie);
 /** guard_cors() - the origin to answer in Access-Control-Allow-Origin, NULL for none. */
 const char *guard_cors(const struct http_server *server, struct MHD_Connection *connection);
-/**
- * guard_load_token() - read and check a token file: regular, not readable by others, 16 to 255
- * printable bytes.
- */
-int guard_load_token(const char *path, char token[HTTP_TOKEN_MAX], struct err *err);
-/** guard_parse_address() - "ADDR:PORT" into a socket address; @loopback tells whether it is one. */
-int guard_parse_address(const char *text, struct sockaddr_storage *out, socklen_t *len,
-			int *loopback, struct err *err);
 
 /** http_status_of() - of a failure below: see http_reply_err(). */
 unsigned http_status_of(int code);
