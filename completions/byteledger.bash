@@ -28,7 +28,7 @@ _byteledger_words() {
 	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p" | "top --pid" | "top -p") (cd /proc && printf '%s\n' [0-9]*) ;;
 	"explain --pid" | "explain -p" | "serve --pid" | "serve -p") (cd /proc && printf '%s\n' [0-9]*) ;;
 	"explain --diff") return 1 ;;
-	*" --suppress" | *" --fail-if" | *" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
+	*" --suppress" | *" --fail-if" | *" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --dir" | *" --config" | *" --identity" | *" --store") ;;
 	*" --"*) "$byteledger" "$1" --help 2>/dev/null | grep -q -e "^ .*$2=" && return 1 || return 0 ;;
 	esac
 }

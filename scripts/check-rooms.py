@@ -47,6 +47,7 @@ MANNERS = {
 }
 MANNERS_REASONS = {
     "src/script/machine.c": "the child that a script runs in",
+    "src/recorder/helper.c": "its own stderr becomes that of the program",
     "src/sym/reader.c": "a process of its own, which ends there",
     "src/source/sampler_attach.c": "a child of its own that is looked at",
     "src/tui/paint.c": "the terminal is its job",

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@
 #define SHADOWED 0
 #endif
 
+static char hint[128];
+
 int bound_memory(uint64_t bytes)
 {
 	struct rlimit limit;
@@ -26,7 +29,18 @@ int bound_memory(uint64_t bytes)
 	    limit.rlim_cur <= bytes)
 		return 0;
 	limit.rlim_cur = bytes;
-	return setrlimit(RLIMIT_DATA, &limit) == 0;
+	if (setrlimit(RLIMIT_DATA, &limit) < 0)
+		return 0;
+	snprintf(hint, sizeof(hint),
+		 "it takes more than %llu MiB: '--memory %lluG' or '--memory unlimited' lets it",
+		 (unsigned long long)(bytes >> 20),
+		 (unsigned long long)(bytes >> 30 ? (bytes >> 30) * 4 : 2));
+	return 1;
+}
+
+const char *bound_hint(void)
+{
+	return hint[0] ? hint : NULL;
 }
 
 void bound_descriptors(uint64_t most)

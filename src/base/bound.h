@@ -11,6 +11,10 @@
  * sanitizer's shadow counts as memory).
  */
 int bound_memory(uint64_t bytes);
+/**
+ * bound_hint() - what to do about -ENOMEM where that bound is ours; NULL where it is not.
+ */
+const char *bound_hint(void);
 
 /**
  * bound_descriptors() - raise the limit on open files to @most, or to as many as this user may

@@ -169,10 +169,6 @@ static int explain_file(const struct explaining *x, struct err *err)
 }
 
 /*
- * -------------------------------------------------------------------------------------------------
- */
-
-/*
  * Records, and explains the recording: into a file of its own that goes again, unless one was asked
  * for.
  */

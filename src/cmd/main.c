@@ -28,6 +28,7 @@ static const struct command commands[] = {
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "serve", "show recordings in the web browser, and to scripts as JSON", cmd_serve },
 	{ "top", "show a heap in the terminal, finished or growing", cmd_top },
+	{ "gather", "receive recordings that other processes send while they run", cmd_gather },
 	{ "diff", "say what changed between two recordings, or two moments", cmd_diff },
 	{ "export", "write a recording in the format of another tool", cmd_export },
 	{ "import", "turn a heaptrack file into a recording", cmd_import },
@@ -66,7 +67,7 @@ void cmd_say_line(const char *text)
 int cmd_fail(const struct err *err)
 {
 	cmd_say("%s", err->msg[0] ? err->msg : "failed for an unknown reason");
-	const char *hint = err->hint[0] ? err->hint : err->code == -ENOMEM ? memory_hint() : NULL;
+	const char *hint = err->hint[0] ? err->hint : err->code == -ENOMEM ? bound_hint() : NULL;
 	if (!hint)
 		hint = err_usual_hint(err->code);
 	if (hint)

@@ -2,7 +2,6 @@
 #include "cmd/memory.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bound.h"
@@ -14,7 +13,6 @@
 enum { OPT_MEMORY = 0x4d00 }; /* beside the keys of whoever has this as a child */
 
 static uint64_t most = MEMORY_DEFAULT;
-static char hint[128];
 
 static const struct argp_option options[] = {
 	{ "memory", OPT_MEMORY, "SIZE", 0,
@@ -26,12 +24,7 @@ static const struct argp_option options[] = {
 
 void memory_bound(void)
 {
-	if (bound_memory(most))
-		snprintf(hint, sizeof(hint),
-			 "it takes more than %llu MiB: '--memory %lluG' or '--memory unlimited' "
-			 "lets it",
-			 (unsigned long long)(most >> 20),
-			 (unsigned long long)(most >> 30 ? (most >> 30) * 4 : 2));
+	bound_memory(most);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -62,8 +55,3 @@ static error_t parse_and_bound(int key, char *arg, struct argp_state *state)
 
 const struct argp memory_argp = { .options = options, .parser = parse_and_bound };
 const struct argp memory_later_argp = { .options = options, .parser = parse };
-
-const char *memory_hint(void)
-{
-	return hint[0] ? hint : NULL;
-}

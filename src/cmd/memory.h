@@ -8,7 +8,7 @@
 /**
  * memory_argp - a child parser without an input. When all words are parsed, this process and what
  * it starts may take MEMORY_DEFAULT bytes of private memory, or what the option says; what is above
- * is -ENOMEM where it is asked for, and memory_hint() names the option. 78 KB of compressed text
+ * is -ENOMEM where it is asked for, and bound_hint() names the option. 78 KB of compressed text
  * can ask for gigabytes.
  */
 extern const struct argp memory_argp;
@@ -21,8 +21,5 @@ extern const struct argp memory_later_argp;
 void memory_bound(void);
 
 #define MEMORY_DEFAULT (512ull << 20)
-
-/** memory_hint() - what to do about -ENOMEM where the bound is ours; NULL where it is not. Lent. */
-const char *memory_hint(void);
 
 #endif

@@ -7,11 +7,9 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -27,8 +25,6 @@
 #define MS 1000000
 #define HEAP_BUDGET_MIN_MIB 32
 #define HEAP_BUDGET_MAX_MIB 1024
-
-/* ---- options --------------------------------------------------------------------------------- */
 
 enum {
 	OPT_DURATION = 256,
@@ -335,12 +331,10 @@ int record_command(int argc, char **argv, const char *name, const char *doc, int
 	return record_program(&opt, name, argv + rest);
 }
 
-/* ---- started by the library ------------------------------------------------------------------ */
-
 int record_helper(int argc, char **argv)
 {
 	/* byteledger --recorder FD [-o PATTERN] [NAME=VALUE...] */
-	struct err err = { 0 };
+	const struct recorder_ears ears = { .tell = on_tell, .reading = cmd_ears };
 	char *end;
 	long fd = argc > 2 ? strtol(argv[2], &end, 10) : -1;
 	if (fd < 3 || fd > 65535 || *end) {
@@ -348,33 +342,5 @@ int record_helper(int argc, char **argv)
 			WIRE_RECORDER_OPTION);
 		return CMD_USAGE;
 	}
-	/* whatever spoke in our place before was not to be heard by the program's user */
-	if (dup2(WIRE_RECORDER_STDERR, STDERR_FILENO) >= 0)
-		close(WIRE_RECORDER_STDERR);
-	const struct recorder_opt how = { .ears = { .tell = on_tell, .reading = cmd_ears },
-					  .pattern = argc > 4 && strcmp(argv[3], "-o") == 0
-							     ? argv[4]
-							     : NULL,
-					  .comment = "heap",
-					  .variables = argv + (argc > 5 ? 5 : argc),
-					  .takes_signals = 1 };
-	CLEANUP(recorder_freep) struct recorder *recorder = recorder_adopt((int)fd, &how, &err);
-	if (!recorder)
-		return cmd_fail(&err);
-	if (recorder_settings_bad(
-		    recorder)) /* the program runs already: better recorded than not */
-		fprintf(stderr, "byteledger: BYTELEDGER_%s makes no sense: no limit\n",
-			recorder_settings_bad(recorder));
-	/* a daemon lets go of the terminal, and of pipes whose end somebody waits for */
-	int null = recorder_forked(recorder) ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
-	if (null >= 0) {
-		dup2(null, STDERR_FILENO);
-		close(null);
-	}
-	struct recorder_result result;
-	recorder_run(recorder, 0);
-	int rc = recorder_finish(recorder, &result, &err);
-	if (rc < 0)
-		cmd_fail(&err);
-	return rc < 0 || result.failed ? CMD_FAILED : CMD_OK;
+	return recorder_helper((int)fd, argv + 3, &ears) < 0 ? CMD_FAILED : CMD_OK;
 }

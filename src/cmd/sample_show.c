@@ -41,11 +41,7 @@ static int print(struct sample_run *l, struct prof *prof, struct err *err)
 		return rc;
 	if (a->json)
 		return out_sample_json(a->result.to, samples, prof, &opt, err);
-	struct out_opt fit = { 0 };
-	terminal_fit(a->result.to, &fit);
-	opt.width = fit.width;
-	opt.ascii = fit.ascii;
-	opt.colour = fit.colour;
+	out_sample_fit(a->result.to, &opt);
 	return out_sample_text(a->result.to, samples, prof, &opt, err);
 }
 

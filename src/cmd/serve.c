@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/http.h"
+#include "base/bound.h"
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/regions.h"
@@ -63,7 +64,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static int serve(const struct serve *s, struct err *err)
 {
 	memory_bound();
-	http_memory_hint(memory_hint());
+	http_memory_hint(bound_hint());
 	int signals = signals_open(0); /* first: blocked in every thread that comes */
 	if (signals < 0)
 		return err_set(err, signals, "cannot take signals");

@@ -38,9 +38,7 @@ int watch_show_look(struct watched *w, const struct watch_args *args, int severa
 	if (args->json) {
 		rc = watch_show_json(w, args, err);
 	} else {
-		struct out_opt terminal = { 0 };
 		const struct proc_totals *totals = watch_totals(w->watch);
-		terminal_fit(to, &terminal);
 		const struct out_look look = {
 			.pid = several ? w->pid : 0,
 			.is_first = first,
@@ -50,7 +48,7 @@ int watch_show_look(struct watched *w, const struct watch_args *args, int severa
 			.swap_bytes = totals->swap_bytes == UINT64_MAX ? 0 : totals->swap_bytes,
 			.mappings = w->quick->breakdown->region_total,
 			.history = w->history,
-			.ascii = terminal.ascii,
+			.ascii = terminal_ascii(to),
 		};
 		out_look_text(to, &look);
 		w->rss_before = totals->rss_bytes;
@@ -62,9 +60,7 @@ int watch_show_growth(const struct watch_args *args, const struct history *histo
 		      uint64_t limit_bytes, size_t rows, struct err *err)
 {
 	FILE *to = args->result->to;
-	struct out_opt terminal = { 0 };
-	terminal_fit(to, &terminal);
-	const struct out_growth_opt opt = { limit_bytes, rows, args->by_rss, terminal.ascii };
+	const struct out_growth_opt opt = { limit_bytes, rows, args->by_rss, terminal_ascii(to) };
 	int rc = out_growth_text(to, history, &opt, err);
 	return rc == 0 ? result_flush(to, err) : rc;
 }

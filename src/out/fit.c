@@ -8,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "out/sample.h"
+
 static int is_set(const char *name)
 {
 	const char *value = getenv(name);
@@ -26,6 +28,22 @@ void terminal_fit(FILE *to, struct out_opt *opt)
 	opt->colour = terminal && !is_set("NO_COLOR") && !(term && strcmp(term, "dumb") == 0);
 	setlocale(LC_CTYPE, "");
 	opt->ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
+}
+
+int terminal_ascii(FILE *to)
+{
+	struct out_opt opt = { 0 };
+	terminal_fit(to, &opt);
+	return opt.ascii;
+}
+
+void out_sample_fit(FILE *to, struct out_sample_opt *opt)
+{
+	struct out_opt fit = { 0 };
+	terminal_fit(to, &fit);
+	opt->width = fit.width;
+	opt->ascii = fit.ascii;
+	opt->colour = fit.colour;
 }
 
 size_t terminal_rows(FILE *to)

@@ -12,6 +12,8 @@
  * colour (a terminal that is not "dumb", and no $NO_COLOR) and ascii (a locale other than UTF-8).
  */
 void terminal_fit(FILE *to, struct out_opt *opt);
+/** terminal_ascii() - the latter alone. */
+int terminal_ascii(FILE *to);
 /** terminal_rows() - lines of the terminal @to; 24 where it does not say. */
 size_t terminal_rows(FILE *to);
 

@@ -88,6 +88,8 @@ int out_sample_table(const char *path, const struct samples *samples, const stru
  */
 int out_sample_flames(const char *path, struct prof *prof, enum out_sample_order order,
 		      int has_live, struct err *err);
+/** out_sample_fit() - width, ascii and colour of @opt: what the place of the text can show. */
+void out_sample_fit(FILE *to, struct out_sample_opt *opt);
 /** out_sample_screen() - the moment on a terminal of @rows lines, over the last one. */
 int out_sample_screen(FILE *to, const struct samples *samples, const struct prof *prof,
 		      const struct out_sample_opt *how, size_t rows, struct err *err);

@@ -108,6 +108,8 @@ static int begin(struct record *rec, struct trace_writer *writer, struct err *er
 		return trace_writer_freep(&rec->writer), err->code;
 	if (rec->names)
 		sink_tee_add(&rec->tee, record_names_sink(rec->names));
+	record_send_end(rec, 0); /* the one before */
+	record_send_begin(rec, trace_writer_path(rec->writer));
 	if (rec->ears.file)
 		rec->ears.file(rec->ears.ctx, trace_writer_path(rec->writer));
 	return 0;

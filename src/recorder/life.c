@@ -504,6 +504,7 @@ int64_t record_step(struct record *rec)
 		rc = resume(rec, &state, now);
 	else if (rc == 0 && !rec->failed && record_is_full(rec))
 		rc = next_file(rec, &state);
+	record_send_grew(rec);
 	return rc < 0 ? rc : record_shots_step(rec, now, state.exiting, pause);
 }
 
@@ -560,6 +561,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 void record_fini(struct record *rec)
 {
 	record_wait_offers(rec);
+	record_send_fini(rec);
 	record_heart_stop(&rec->heart);
 	record_pages_fini(rec);
 	record_names_freep(&rec->names);

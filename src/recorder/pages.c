@@ -249,8 +249,8 @@ void record_pages_children(struct record *rec, const char *path)
 		if (trace_append_pages(m->path, pages->after, pages->after_count, (pid_t)m->pid,
 				       m->start_monotonic_ns, &err) < 0)
 			record_fail(rec, &err);
-		else
-			pages->child_files++;
+		else if (++pages->child_files)
+			record_send_again(rec, m->path);
 	}
 }
 

@@ -81,6 +81,8 @@ struct record_settings {
 	uint64_t until_ns;
 	/* of what is recorded together; 0: for itself alone */
 	uint64_t family;
+	/* where the recording is sent, and what holds the token; NULL or "": nowhere. Lent */
+	const char *send, *token_file;
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
@@ -144,6 +146,7 @@ struct record_pages {
 };
 
 struct record_names;
+struct record_send;
 
 struct record {
 	/* NULL: none are kept with the recording */
@@ -246,6 +249,11 @@ struct record {
 	char **files;
 	/* begun so far; of the last name */
 	uint32_t file_count, file_number;
+	/* NULL: it is not sent, or cannot be */
+	struct record_send *send;
+	int send_failed;
+	/* of the file that is written, as it was told last */
+	uint64_t send_bytes;
 	/* what the living blocks took when the file began */
 	uint64_t begun_bytes;
 	struct record_offer offers[RECORD_OFFERS];
@@ -402,6 +410,25 @@ int record_names_put(struct record_names *names, struct sink *to, struct err *er
  */
 void record_names_restart(struct record_names *names);
 void record_names_freep(struct record_names **names);
+
+/* ---- send.c: to `byteledger gather`, meanwhile ----------------------------------------------- */
+
+/** record_send_check() - whether what the settings say makes sense: 0, or negative errno. */
+int record_send_check(const struct record_settings *settings, struct err *err);
+/** record_send_begin() - a file was begun; nothing where none is to be sent. */
+void record_send_begin(struct record *rec, const char *path);
+/** record_send_grew() - as much of it as its writer has written is whole. Often. */
+void record_send_grew(struct record *rec);
+/** record_send_end() - it is finished; @dropped: it is not wanted, and has been removed. */
+void record_send_end(struct record *rec, int dropped);
+/** record_send_again() - a finished file, which may have been sent, and has grown. */
+void record_send_again(struct record *rec, const char *path);
+/**
+ * record_send_finish() - wait until all is sent, while it moves on at least every five seconds;
+ * what is not sent by then is told.
+ */
+void record_send_finish(struct record *rec);
+void record_send_fini(struct record *rec);
 
 /* ---- files.c --------------------------------------------------------------------------------- */
 

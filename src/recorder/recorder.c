@@ -703,12 +703,19 @@ static int take_successor(struct recorder *r)
 	}
 	if (count && r->rec.file_count <= 1) /* who has filled several is no wrapper */
 		unlink(r->path);
-	for (size_t i = last; i < count; i++)
+	if (count)
+		record_send_end(&r->rec, r->rec.file_count <= 1);
+	for (size_t i = last; i < count; i++) {
 		take_file(r, &found[i]);
+		if (r->path && i + 1 < count)
+			record_send_again(&r->rec, r->path);
+	}
 	struct err err = { 0 };
 	if (count && r->path &&
 	    record_pages_append(&r->rec, r->path, found[count - 1].start_ns, &err) < 0)
 		record_fail(&r->rec, &err);
+	if (count && r->path)
+		record_send_again(&r->rec, r->path);
 	for (size_t i = 0; i < count; i++) {
 		free(found[i].path);
 		free(found[i].exe);
@@ -726,6 +733,7 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 		rec->ears.tell(rec->ears.ctx, &left);
 	if (rec->writer && !r->started && r->end == RECORDER_ENDED && is_interlude(rec)) {
 		unlink(trace_writer_path(rec->writer));
+		record_send_end(rec, 1);
 	} else if (rec->writer) {
 		/* said before the books are closed */
 		int complete = is_complete(r), goes_on = r->end != RECORDER_ENDED;
@@ -738,6 +746,11 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 		record_pages_children(rec, r->path);
 	int followed = rc == 0 && rec->replaced && r->end != RECORDER_STOPPED && r->next &&
 		       take_successor(r);
+	if (r->signals >= 0) /* what ended the program does not end the sending */
+		record_take_signals(rec, r->signals, 0);
+	/* of a chain of execs who started it takes the last, and removes the others */
+	record_send_end(rec, rec->is_next && rec->replaced && rec->file_count <= 1);
+	record_send_finish(rec);
 	record_pages_deaf(rec); /* who reads a report may leave us no time for it afterwards */
 	describe_result(r);
 	r->result.before = r->before;

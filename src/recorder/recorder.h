@@ -176,6 +176,13 @@ int recorder_finish(struct recorder *recorder, struct recorder_result *result, s
 void recorder_freep(struct recorder **recorder);
 
 /**
+ * recorder_helper() - all of it for the preload library, which started this process: shared memory
+ * @fd, and @words that end in NULL, [-o PATTERN] [NAME=VALUE...]; its stderr becomes the program's.
+ * Return: 0, or negative errno, which the ears have heard.
+ */
+int recorder_helper(int fd, char **words, const struct recorder_ears *ears);
+
+/**
  * recorder_may_create() - before the program @exe is started (NULL: it runs already): can what
  * @pattern names be created?
  * It may become another name, for a process is in it. 0 or negative errno.

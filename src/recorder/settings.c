@@ -87,7 +87,7 @@ int record_settings_check(const struct record_settings *settings, struct err *er
 					     ? "it is a number of files; 0 is all"
 					     : "it is a size such as 500000, 64M or 2G; 0 is off");
 	}
-	return 0;
+	return record_send_check(settings, err);
 }
 
 void record_settings_read(struct record_settings *to, char *const *entries, int bare)
@@ -118,6 +118,8 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 		to->family = n;
 	to->min_free_bytes = limit(to, entries, bare, "MIN_FREE");
 	to->max_bytes = limit(to, entries, bare, "MAX_SIZE");
+	to->send = setting(entries, bare, "SEND");
+	to->token_file = setting(entries, bare, "TOKEN_FILE");
 	const char *keep = setting(entries, bare, "KEEP_FILES");
 	if (number(keep, &n))
 		to->keep_files = n < KEEP_MAX ? (uint32_t)n : KEEP_MAX;

@@ -72,7 +72,7 @@
 		"CULL_TEMPORARY_ALLOCATIONS", "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",           \
 			"TEMPORARY_ALLOCATION_PENDING_THRESHOLD", "MAX_SIZE", "KEEP_FILES",        \
 			"MIN_FREE", "CHOWN_OUTPUT_TO", "WRITE_BINARIES_TO_OUTPUT", "INCLUDE_FILE", \
-			"FILTER", "FAMILY"                                                         \
+			"FILTER", "FAMILY", "SEND", "TOKEN_FILE"                                   \
 	}
 #define WIRE_UNTIL \
 	"UNTIL=" /* one more of those: when the recording is over, in ns of CLOCK_MONOTONIC */
