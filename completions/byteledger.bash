@@ -15,6 +15,7 @@ _byteledger_words() {
 	"report --format" | "regions --format") echo text json csv ;;
 	*" --format" | "info -f") echo text json ;;
 	*" --on-full") echo wait limit drop ;;
+	"postprocess --anonymize" | "postprocess -a") echo none partial full ;;
 	*" --role") echo initiator responder ;;
 	"regions --group") echo label file module thread vma process ;;
 	"report --sort" | "export --sort" | "diff --sort" | "top --sort") echo own inclusive ;;

@@ -24,5 +24,6 @@ complete -c byteledger -n '__byteledger_after --by' -f -a 'stack function module
 complete -c byteledger -n '__byteledger_after --cost' -f -a 'peak allocations allocated temporary leaked live'
 complete -c byteledger -n '__byteledger_after --sort' -f -a 'own inclusive'
 complete -c byteledger -n '__byteledger_after --on-full' -f -a 'wait limit drop'
+complete -c byteledger -n '__byteledger_after --anonymize -a' -f -a 'none partial full'
 complete -c byteledger -n '__byteledger_after --format' -f -a 'text json csv'
 complete -c byteledger -n '__fish_seen_subcommand_from export; and __byteledger_after --to' -f -a 'folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl'

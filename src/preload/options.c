@@ -422,8 +422,11 @@ struct options *options_read(char **stack)
 	if (!o->output)
 		o->output = "byteledger_%e_%p.blt";
 	read_next(o, env);
-	/* who started the first program says what went wrong; the program's stderr is its own */
-	if (!look(env, "LOG") && !file && (o->next || look(env, "FAMILY")))
+	/*
+	 * who started the first program says what went wrong; the program's stderr is its own. Of
+	 * one that was to be followed nobody else would say it
+	 */
+	if (!look(env, "LOG") && !file && o->next)
 		log_open("off", NULL, 0);
 	if (o->track_children)
 		o->library = find_library(env);

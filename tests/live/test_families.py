@@ -262,11 +262,12 @@ def test_a_program_that_may_not_open_the_library_hears_nothing_of_it(byteledger,
 
 @pytest.mark.parametrize("how", [[], ["--follow-children"]])
 def test_a_program_that_cannot_be_recorded_hears_nothing_of_it(byteledger, tmp_path, how):
-    """The library cannot make what it needs: a file, and shared memory, of more than 5 KB."""
+    """The library cannot make what it needs: a file, and shared memory, of more than 5 KB. Of one that was to be followed the library itself says it."""
     for end in "exec perl -e 'print 7'", "perl -e 'print 7'; :":
         done = said(byteledger, "run", "-q", *how, "-o", tmp_path / "x%p.blt", "sh", "-c", f"ulimit -f 10; {end}")
         assert (done.returncode, done.stdout) == (0, "7")
-        assert "ERR" not in done.stderr, done.stderr
+        if not how:
+            assert "ERR" not in done.stderr, done.stderr
 
 
 def test_what_was_begun_beside_a_recording_is_gone_though_nobody_reads_the_report(byteledger, tmp_path):

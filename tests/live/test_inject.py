@@ -409,7 +409,8 @@ def test_ctrl_c_on_the_way_in_undoes_it_at_once(running, prog, byteledger, tmp_p
     """Nobody is told for two seconds that somebody else is about to record."""
     it = running(prog("injected"), "count")
     for i in range(12):
-        recorder = subprocess.Popen([byteledger, "heap", "-p", str(it.pid), "-q", "-o", str(tmp_path / f"a{i}.blt")], stderr=subprocess.DEVNULL)
+        recorder = subprocess.Popen([byteledger, "heap", "-p", str(it.pid), "-q", "-o", str(tmp_path / f"a{i}.blt")], stderr=subprocess.DEVNULL,
+                                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) # a job in the background has it ignored
         time.sleep(0.005 * i)
         recorder.send_signal(signal.SIGINT)
         assert recorder.wait(timeout=60) in (0, -signal.SIGINT) # before anything was begun it just ends
