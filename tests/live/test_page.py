@@ -40,6 +40,26 @@ threads = [threading.Thread(target=work) for _ in range(3)]
 [t.start() for t in threads]
 [t.join() for t in threads]
 """
+HOSTILE = """
+import ctypes, mmap, sys, threading, time
+libc = ctypes.CDLL(None)
+over = threading.Event()
+keep = []
+def work(name):
+    libc.prctl(15, name, 0, 0, 0)
+    keep.extend(bytearray(5000) for i in range(200))
+    over.wait()
+for name in (b"<img src=x>", b"=cmd|' /C x'", "ev\\u202eil".encode(), b"a\\x07b"):
+    t = threading.Thread(target=work, args=(name,))
+    t.start()
+time.sleep(1)
+over.set()
+with open(sys.argv[2], "w+b") as file:
+    file.write(bytes(1 << 16))
+    file.flush()
+    keep.append(mmap.mmap(file.fileno(), 1 << 16))
+    keep[-1].read()
+"""
 CHURN = "while True: a = [bytearray(600 + i % 40) for i in range(2000)]"
 SAMPLED = "import time; k = [bytearray(900) for i in range(300000)]; time.sleep(2)"
 CPP = "#include <map>\n#include <string>\n#include <vector>\nint main() { std::map<std::string, std::vector<int>> m; return (int)m.size(); }\n"
@@ -150,6 +170,11 @@ def recordings(byteledger, tmp_path_factory):
         elif name == "hostile":
             path = str(folder / "hostile.heaptrack")
             hostile_heaptrack(path)
+        elif name == "named":
+            path = str(folder / "<b onclick=window.__ran=5>.blt")
+            (folder / "h.py").write_text(HOSTILE, encoding="utf-8")
+            subprocess.run([byteledger, "run", "-q", "--snapshot", "1s", "-o", path, "--", "/usr/bin/python3", str(folder / "h.py"), "<script>window.__ran=4</script>",
+                            str(folder / "<img src=x onerror=window.__ran=6>")], check=True, timeout=120)
         elif name == "cut":
             with open(record("sqlite3"), "rb") as whole:
                 data = whole.read()
@@ -172,7 +197,8 @@ CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["c
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
          ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []), ("wrapped", []),
          ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
-         ("downloads", ["sheet"]), ("groups", ["sqlite3"]), ("keys", ["sqlite3"]), ("struck", ["sqlite3"]), ("cells", ["sqlite3"]), ("cells", ["redis"]),
+         ("downloads", ["sheet"]), ("groups", ["sqlite3"]), ("keys", ["sqlite3"]), ("keys", ["redis"]), ("keys", ["clang"]), ("keys", ["python3"]), ("following", []),
+         ("named", ["named"]), ("struck", ["sqlite3"]), ("cells", ["sqlite3"]), ("cells", ["redis"]),
          ("family", ["family"]),
          ("ranges", ["sqlite3"]), ("far", ["sqlite3"]), ("narrow", ["python3"]), ("commands", ["sqlite3", "python3"]), ("commands", ["sheet", "sqlite3"]),
          ("tabs", [])]

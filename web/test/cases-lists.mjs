@@ -158,9 +158,9 @@ export const cases = {
 		assert.ok(new RegExp(words().get("function-regex") ?? "^$").test(name), page.url());
 		assert.equal(words().get("find"), null);
 		// empty: how much there is without the words
-		const there = await page.evaluate(() => fetch("/api/v1/allocations?at=50%25&limit=1").then((r) => r.json()));
+		const there = await page.evaluate(() => fetch("/api/v1/allocations?at=peak&limit=1").then((r) => r.json()));
 		for (const of of ["flame", "tree", "treemap", "table", "lifetimes"]) {
-			await page.goto(`${url}#/${of}?at=50%25&min-size=1G`);
+			await page.goto(`${url}#/${of}?at=peak&min-size=1G`);
 			await settled(page);
 			assert.match(await page.locator("main .empty").innerText(), /blocks? then, none ≥ 1G/, of);
 		}

@@ -5,7 +5,9 @@ import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { act, boxes, browser, byteledger, complaints, figures, freshPage, key, open, out, settled, startServer, view } from "./harness.mjs";
+import { act, boxes, browser, bytes, byteledger, complaints, figures, freshPage, key, open, out, report, settled, startServer, total, view } from "./harness.mjs";
+import { cases as lists } from "./cases-lists.mjs";
+import { cases as trust } from "./cases-trust.mjs";
 
 /** Grows by 200 blocks each 20 ms, for two minutes at most. */
 const GROWER = `
@@ -95,6 +97,28 @@ export const cases = {
 					// it is gone already
 				}
 			rmSync(folder, { recursive: true, force: true });
+		}
+	},
+
+	/** The ten questions of a recording that is being written, by mouse and by keys; what was at a moment is what the command says. */
+	async following() {
+		const r = await record(["--snapshot", "1s"]);
+		try {
+			const sources = () => fetch(`${r.url}api/v1/sources`).then((a) => a.json());
+			// what it has is known once somebody asked for it
+			await until(async () => (await fetch(`${r.url}api/v1/summary`), (await sources())[0].has?.includes("explain")), 30000, "it has no balance");
+			await until(async () => (await fetch(`${r.url}api/v1/summary`).then((a) => a.json())).process.runtime_ns > 6e9, 60000, "it does not go on");
+			await trust.ten({ url: r.url, file: r.file });
+			await lists.keys({ url: r.url });
+			for (const words of [["--at", "2s"], ["--at", "4s"], ["--from", "1s", "--to", "3s", "--at", "3s"]]) {
+				const query = words.join("=").replace(/=?--/g, "&").slice(1);
+				const page = await open(`${r.url}#/flame?${query}`);
+				assert.equal(await total(page), bytes(report(r.file, ...words).totals.live_bytes), query);
+				await page.context().close();
+			}
+			assert.ok((await sources())[0].live, "it has ended: nothing was live");
+		} finally {
+			r.end();
 		}
 	},
 

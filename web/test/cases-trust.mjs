@@ -203,6 +203,9 @@ export const cases = {
 		const node = sources.find((s) => s.has?.includes("messages"));
 		const page = await open(url);
 		const took = {};
+		const links = [];
+		// a panel that has just opened leaves less room: two frames later all is laid out
+		const shownBy = async (p) => (await act(p, async () => undefined), { boxes: await boxes(p), sum: await p.locator(".selection-end .explained").allInnerTexts(), row: await p.locator(".panel .panel-name").allInnerTexts() });
 		async function question(number, from, steps, answer) {
 			await page.goto(`${url}${from}`);
 			await settled(page);
@@ -215,6 +218,7 @@ export const cases = {
 			assert.match(await page.locator("body").innerText(), answer, `question ${number}`);
 			took[number] = { clicks, seconds: Math.round((Date.now() - t0) / 100) / 10 };
 			assert.ok(clicks <= 4, `question ${number}: ${clicks} clicks`);
+			links.push({ url: page.url(), ...(await shownBy(page)) });
 		}
 		const click = (selector) => (p) => p.locator(selector).first().click();
 		const named = (name) => (p) => p.getByRole("button", { name, exact: true }).first().click();
@@ -244,6 +248,13 @@ export const cases = {
 		if (node)
 			await question(9, "#/flame", [drag, rail("Messages"), click(".grid-row")], /bytes sent/);
 		await question(10, "", [rail("Losses")], /Lost events/);
+		// the link of each answer, in a fresh profile: the same boxes, sums and row; what goes on has other figures by then
+		for (const { url: link, ...before } of sources.some((s) => s.live) ? [] : links) {
+			const fresh = await open(link);
+			assert.deepEqual(await shownBy(fresh), before, link);
+			await fresh.context().close();
+		}
+		figures.links = links.length;
 		for (const [number, t] of Object.entries(took))
 			figures[`question_${number}`] = `${t.clicks} clicks, ${t.seconds} s`;
 	},

@@ -282,6 +282,26 @@ export const cases = {
 		assert.match(markup, /&lt;img/);
 	},
 
+	/** A process whose threads, mapped file, arguments and folder have hostile names: text in every view, nothing is executed. */
+	async named({ url }) {
+		const page = await open(url);
+		const list = await page.evaluate(() => [...document.querySelectorAll(".rail a.rail-item")].map((a) => a.getAttribute("href")));
+		const texts = {};
+		for (const href of [...list, "#/table?by=thread&cost=allocated"]) {
+			await act(page, () => page.evaluate((to) => void (location.hash = to), href));
+			const seen = await page.evaluate(() => ({ images: document.querySelectorAll("main img, main script, main b[onclick], header img").length, ran: window.__ran, text: document.body.innerText }));
+			assert.equal(seen.images, 0, href);
+			assert.equal(seen.ran, undefined, href);
+			assert.doesNotMatch(seen.text, /[\u202a-\u202e\u2066-\u2069\u0000\u0007]/, href);
+			texts[href.slice(2)] = seen.text;
+		}
+		assert.match(texts.threads, /<img src=x>/);
+		assert.match(texts.overview, /<script>window\.__ran=4<\/script>/);
+		const [csv] = await Promise.all([page.waitForEvent("download"), page.locator(".footer").getByRole("button", { name: "CSV" }).click()]);
+		assert.match(readFileSync(await csv.path(), "utf8"), /<img src=x>/);
+		figures.views = Object.keys(texts).length;
+	},
+
 	/** The server goes: said within four seconds, the picture stays; it comes back: found again. */
 	async states({ url, child }) {
 		// a recorder that serves has its recording a moment after its page: it is shown then, by itself
