@@ -138,12 +138,33 @@ export const cases = {
 		figures.found_again = found;
 	},
 
-	/** Flame, Tree, Table, Treemap and the downloaded tables of one selection show one sum. */
+	/** Flame, Tree, Table, Treemap and the downloaded tables of one selection show one sum: some of ours, and some at random. */
 	async oneSum({ url }) {
 		const page = await open(`${url}#/flame`);
 		const key = await page.evaluate(() => fetch("/api/v1/rows?by=function&limit=9").then((r) => r.json()).then((r) => r.rows.key));
 		let compared = 0;
-		for (const words of ["cost=allocated", "cost=leaked", "at=50%25", "cost=allocations&min-size=64", `cost=allocated&x=hide:${key[3]}`, `cost=allocated&x=drop:${key[6]},rec`, "from=20%25&to=80%25&at=80%25"]) {
+		let seed = 11;
+		const random = (n) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
+		const columns = { allocated: "allocated_bytes", leaked: "leaked_bytes", live: "live_bytes", allocations: "allocations", peak: "peak_bytes", temporary: "temporary_allocations" };
+		const anyOne = () => {
+			const words = [`cost=${Object.keys(columns)[random(6)]}`];
+			const from = random(50);
+			if (random(2))
+				words.push(`min-size=${2 ** random(12)}`);
+			if (random(3) === 0)
+				words.push(`from=${from}%25`, `to=${from + 1 + random(50)}%25`);
+			if (random(3) === 0)
+				words.push(`at=${random(100)}%25`);
+			const x = Array.from({ length: random(3) }, () => [`hide:${key[random(9)]}`, `drop:${key[random(9)]}`, "rec"][random(3)]);
+			return [...words, ...(x.length ? [`x=${x.join(",")}`] : [])].join("&");
+		};
+		const selections = ["cost=allocated", "cost=leaked", "at=50%25", "cost=allocations&min-size=64", `cost=allocated&x=hide:${key[3]}`, `cost=allocated&x=drop:${key[6]},rec`, "from=20%25&to=80%25&at=80%25"];
+		for (let i = 0; i < Number(process.env.ROUNDS ?? 12); i++)
+			selections.push(anyOne());
+		for (const words of selections) {
+			const there = await page.evaluate((q) => fetch(`/api/v1/tree?${q}`).then((r) => r.json()), words);
+			if (there.error || !there.shown)
+				continue; // nothing to be shown, and told so by each view
 			await act(page, () => page.evaluate((to) => void (location.hash = to), `#/tree?${words}`));
 			const answer = await page.evaluate((q) => fetch(`/api/v1/tree?${q}&nodes=200000`).then((r) => r.json()), words);
 			const sum = await total(page);
@@ -156,12 +177,13 @@ export const cases = {
 			}
 			const table = csv(await download(page, "CSV"));
 			const cost = /cost=(\w+)/.exec(words)?.[1] ?? "live";
-			const column = table[0].indexOf({ allocated: "allocated_bytes", leaked: "leaked_bytes", live: "live_bytes", allocations: "allocations" }[cost]);
+			const column = table[0].indexOf(columns[cost]);
 			assert.ok(column > 0, table[0].join());
 			assert.equal(table.slice(1).reduce((a, r) => a + Number(r[column]), 0), answer.shown, `the table's file of ${words}`);
 			compared++;
 		}
 		figures.selections = compared;
+		assert.ok(compared > selections.length / 3, `${compared} of ${selections.length}`);
 	},
 
 	/** Every view gives away what it shows: JSON and CSV everywhere, pictures of what is a picture. */

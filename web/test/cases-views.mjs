@@ -349,29 +349,43 @@ export const cases = {
 			const page = await open(url + "#/flame", { scale });
 			const box = await page.locator(".flame-canvas").boundingBox();
 			await page.mouse.move(box.x + box.width / 2, box.y + 200);
-			await page.evaluate(() => {
-				window.__frames = [];
-				let last = performance.now();
-				const tick = (now) => (window.__frames.push(now - last), (last = now), (window.__tick = requestAnimationFrame(tick)));
-				requestAnimationFrame(tick);
+			const frames = async (name, moves) => {
+				await page.evaluate(() => {
+					window.__frames = [];
+					let last = performance.now();
+					const tick = (now) => (window.__frames.push(now - last), (last = now), (window.__tick = requestAnimationFrame(tick)));
+					requestAnimationFrame(tick);
+				});
+				await moves();
+				const times = await page.evaluate(() => (cancelAnimationFrame(window.__tick), window.__frames.slice(2)));
+				times.sort((a, b) => a - b);
+				figures[`${name}_p95_ms_${scale}x`] = Math.round(times[Math.floor(times.length * 0.95)] * 10) / 10;
+				figures[`${name}_p50_ms_${scale}x`] = Math.round(times[Math.floor(times.length * 0.5)] * 10) / 10;
+			};
+			await frames("frame", async () => {
+				await page.keyboard.down("Control");
+				for (let i = 0; i < 40; i++)
+					await page.mouse.wheel(0, i % 8 < 5 ? -100 : 100);
+				await page.keyboard.up("Control");
+				await page.keyboard.down("Shift");
+				for (let i = 0; i < 60; i++)
+					await page.mouse.wheel(0, i % 20 < 10 ? 120 : -120);
+				await page.keyboard.up("Shift");
 			});
-			await page.keyboard.down("Control");
-			for (let i = 0; i < 40; i++)
-				await page.mouse.wheel(0, i % 8 < 5 ? -100 : 100);
-			await page.keyboard.up("Control");
-			await page.keyboard.down("Shift");
-			for (let i = 0; i < 60; i++)
-				await page.mouse.wheel(0, i % 20 < 10 ? 120 : -120);
-			await page.keyboard.up("Shift");
-			const times = await page.evaluate(() => (cancelAnimationFrame(window.__tick), window.__frames.slice(2)));
-			times.sort((a, b) => a - b);
-			figures[`frame_p95_ms_${scale}x`] = Math.round(times[Math.floor(times.length * 0.95)] * 10) / 10;
-			figures[`frame_p50_ms_${scale}x`] = Math.round(times[Math.floor(times.length * 0.5)] * 10) / 10;
+			const axis = await page.locator(".timeline-canvas").boundingBox();
+			await frames("brush", async () => {
+				await page.mouse.move(axis.x + axis.width * 0.3, axis.y + axis.height / 2);
+				await page.mouse.down();
+				for (let i = 0; i < 80; i++)
+					await page.mouse.move(axis.x + axis.width * (0.3 + 0.005 * (i % 60)), axis.y + axis.height / 2);
+				await page.mouse.up();
+			});
 			figures[`boxes_${scale}x`] = (await boxes(page)).length;
 			await page.context().close();
 		}
 		// two shared cores may be busy with others: the bound is three frames, the figures are kept
 		assert.ok(figures.frame_p95_ms_1x <= 50 && figures.frame_p95_ms_2x <= 67, JSON.stringify(figures));
+		assert.ok(figures.brush_p95_ms_1x <= 50 && figures.brush_p95_ms_2x <= 67, JSON.stringify(figures));
 	},
 
 	/** Five million rows: the first, the middle and the last by wheel, key and thumb. */
