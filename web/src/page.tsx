@@ -76,7 +76,8 @@ function Rail(props: { views: Entry[] }): JSX.Element {
 	const { view } = useStore(place);
 	const answer = useStore(head);
 	const groups = [0, 1, 2, 3].map((g) => props.views.filter((e) => e.group === g)).filter((g) => g.length);
-	const bar = props.views.filter((e) => ["overview", "flame", "tree", "table"].includes(e.view));
+	// what can be read at that width comes first
+	const bar = ["tree", "overview", "flame", "table"].flatMap((v) => props.views.filter((e) => e.view === v));
 	const [more, setMore] = useState(false);
 	useEffect(() => setMore(false), [view]);
 	const item = (e: Entry) => (

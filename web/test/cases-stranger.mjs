@@ -82,6 +82,7 @@ export const cases = {
 	/** On a phone: names of the call tree stay readable however deep, threads of one name are told apart. */
 	async narrow({ url }) {
 		const page = await open(`${url}#/tree`, { width: 390, height: 844 });
+		assert.match(await page.locator(".bottom-bar .rail-item").first().innerText(), /Tree/);
 		const names = await page.locator(".tree-name").evaluateAll((all) => all.map((e) => ({ depth: Number(e.closest("[role=row]").getAttribute("aria-level")), width: e.querySelector(".name").getBoundingClientRect().width, full: e.querySelector(".name").scrollWidth })));
 		assert.ok(Math.max(...names.map((n) => n.depth)) > 9, "no deep row is shown");
 		for (const n of names)
