@@ -70,7 +70,7 @@ export async function freshPage(context) {
 		await route.fulfill({ headers, body: readFileSync(join(dist, path === "/" ? "index.html" : path)) });
 	});
 }
-export const settled = (page) => page.waitForSelector("html[data-settled]", { timeout: 60000, state: "attached" });
+export const settled = (page) => page.waitForSelector("html[data-settled]", { timeout: Number(process.env.SETTLE_MS ?? 60000), state: "attached" });
 export async function act(page, what) {
 	await page.evaluate(() => document.documentElement.removeAttribute("data-settled"));
 	await what();
