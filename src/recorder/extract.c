@@ -23,6 +23,8 @@ struct extract {
 	void *ctx;
 	/* the first that could not be unpacked */
 	struct err failed;
+	/* files, whatever became of them */
+	size_t count;
 };
 
 /** open_folder() - the next part of a path below @at, made where it is not there; takes @at. */
@@ -109,6 +111,7 @@ static int unpack(const struct extract *x, const struct trace_file *file, struct
 static int on_file(void *ctx, const struct trace_file *file, struct err *err)
 {
 	struct extract *x = ctx;
+	x->count++;
 	CLEANUP(buf_fini) struct buf made = { 0 };
 	CLEANUP(buf_fini) struct buf shown = { 0 }; /* a name may hold what a terminal obeys */
 	if (file->state != TRACE_FILE_STORED) {
@@ -133,7 +136,8 @@ int recorder_extract(const char *path, const char *folder,
 		     struct err *err)
 {
 	struct extract x = { .name = folder, .each = each, .ctx = ctx };
-	if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+	int is_ours = mkdir(folder, 0700) == 0;
+	if (!is_ours && errno != EEXIST)
 		return err_set(err, -errno, "cannot make the folder '%s'", folder);
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
 	if (!reader)
@@ -143,6 +147,12 @@ int recorder_extract(const char *path, const char *folder,
 		return err_set(err, -errno, "cannot write into '%s'", folder);
 	int rc = trace_reader_files(reader, on_file, &x, err);
 	close(x.folder);
+	if (rc >= 0 && !x.count) {
+		if (is_ours)
+			rmdir(folder);
+		err_set(err, -ENOENT, "no files are embedded in '%s'", path);
+		return err_hint(err, "BYTELEDGER_INCLUDE_FILE=PATTERN embeds them as it is made");
+	}
 	if (rc >= 0 && x.failed.code)
 		*err = x.failed;
 	return rc < 0 ? rc : x.failed.code;

@@ -158,6 +158,9 @@ def test_files_come_out_as_they_went_in(byteledger, recording, tmp_path):
         assert file.read() == "kept with it"
     assert said(byteledger, "extract", "-o", tmp_path / "files", recording).stdout.splitlines() == [f"{tmp_path}/files{notes}.000"]
     assert "which file?" in said(byteledger, "extract", "-o", tmp_path / "x", status=2).stderr
+    subprocess.run([byteledger, "heap", "-q", "-o", tmp_path / "none.blt", "--", "true"], check=True, timeout=60)
+    assert "no files are embedded" in said(byteledger, "extract", "-o", tmp_path / "empty", tmp_path / "none.blt", status=1).stderr
+    assert not (tmp_path / "empty").exists()
     # a link that stands in the way is not followed
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
