@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -102,8 +103,10 @@ def test_whose_child_it_was_is_not_given_away(byteledger, tmp_path):
 
 def test_what_is_being_written_is_not_stripped(byteledger, tmp_path):
     with subprocess.Popen([byteledger, "heap", "-q", "-o", tmp_path / "grows.blt", "--", "sh", "-c", "read x"], stdin=subprocess.PIPE) as run:
-        while not (tmp_path / "grows.blt").exists():
-            assert run.poll() is None
+        until, grows = time.monotonic() + 60, tmp_path / "grows.blt"
+        while not grows.exists() or not grows.stat().st_size: # an empty one is made and taken away to try the folder
+            assert run.poll() is None and time.monotonic() < until
+            time.sleep(0.01)
         done = said(byteledger, "strip", "-o", tmp_path / "out.blt", tmp_path / "grows.blt", status=1)
         assert "is being written" in done.stderr and "hint:" in done.stderr
         run.stdin.close()
