@@ -306,6 +306,12 @@ static double unsure(const struct samples *s, struct terms t)
 	return s->scale * s->mean > 1 ? (sum_of(s, t) - t.base) * s->scale_error : 0;
 }
 
+/* What all rows share: with what is told to be anything, as long as it is. */
+static double wrong_by(const struct samples *s, const struct sample_spread *spread, struct terms t)
+{
+	return spread->unsure + unsure(s, t) + s->doubt * sum_of(s, t);
+}
+
 /*
  * The standard error of a sum: of the draws, or of the windows where that is more, which holds the
  * draws as well; and of all scales.
@@ -315,7 +321,7 @@ static double error_of(const struct samples *s, const struct sample_spread *spre
 {
 	double k = s->scale, drawn = spread->drawn + (spread->draws + since) * k * k;
 	double between = spread->between + differing(s, spread, t);
-	double wrong = spread->unsure + unsure(s, t);
+	double wrong = wrong_by(s, spread, t);
 	return sqrt((between > drawn ? between : drawn) + wrong * wrong);
 }
 
@@ -532,8 +538,8 @@ int samples_epoch(struct samples *s, struct err *err)
 void samples_unsure(const struct samples *s, const struct sample_row *row, double *bytes,
 		    double *count)
 {
-	*bytes = row->bytes_spread.unsure + unsure(s, bytes_of(row));
-	*count = row->count_spread.unsure + unsure(s, count_of(row));
+	*bytes = wrong_by(s, &row->bytes_spread, bytes_of(row));
+	*count = wrong_by(s, &row->count_spread, count_of(row));
 }
 
 int samples_are_least(const struct samples *s)
@@ -573,16 +579,13 @@ void samples_go_on(struct samples *s, double seen_ns, double missed_ns, double u
 
 void samples_doubt(struct samples *s, double calls)
 {
-	double all = 0;
-	s->bounded = 1;
+	double all = 0, before = s->doubt;
+	s->bounded = calls > 0;
 	for (size_t i = 0; i < s->row_count; i++)
 		all += s->rows[i].now.count;
-	for (size_t i = 0; all > 0 && i < s->row_count; i++) {
-		struct sample_row *row = &s->rows[i];
-		row->bytes_spread.unsure += calls / all * row->now.bytes;
-		row->count_spread.unsure += calls / all * row->now.count;
-		samples_scale(s, row);
-	}
+	s->doubt = all > 0 ? calls / all : 0;
+	for (size_t i = 0; (s->doubt > 0 || before > 0) && i < s->row_count; i++)
+		samples_scale(s, &s->rows[i]);
 }
 
 /*

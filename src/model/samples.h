@@ -212,8 +212,9 @@ struct samples {
 	double missed, heard;
 	/* share of the time in which allocations are seen; 1 = always */
 	double duty;
-	/* samples_doubt(): errors reach to all that there may be */
+	/* samples_doubt(): errors reach to all that there may be, as parts of what is told */
 	int bounded;
+	double doubt;
 	/* CPU time that the probes of a started program may take beside the budget, once */
 	double given_ns;
 	/* what was spent beyond the budget at most; it is earned back before more is spent */
@@ -284,7 +285,10 @@ int samples_are_least(const struct samples *samples);
  */
 void samples_go_on(struct samples *samples, double seen_ns, double missed_ns, double unsure);
 
-/** samples_doubt() - @calls more or less, of all rows alike, as a standard error. */
+/**
+ * samples_doubt() - @calls more or less, of all rows alike, as a standard error; 0: none any more.
+ * Instead of what was doubted before.
+ */
 void samples_doubt(struct samples *samples, double calls);
 
 /** samples_mark() - an interval ends at @now_ns: every row notes what is live. */

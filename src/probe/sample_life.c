@@ -584,6 +584,8 @@ static int see_to_all(struct sample_life *l, uint64_t now, struct err *err)
 	}
 	if (l->interval_ns && now >= l->next_ns) {
 		l->next_ns += l->interval_ns;
+		if (l->next_ns <= now) /* what came late is not told again at once */
+			l->next_ns = now + l->interval_ns;
 		if (a->ears.show(a->ears.ctx, err) < 0)
 			return err->code;
 		if (a->count && ++l->shown >= a->count)

@@ -86,6 +86,8 @@ struct prof *sample_life_read(struct sample_life *l, int final, struct err *err)
 		sampler_governor_cost(&l->governor, clock_ns(CLOCK_MONOTONIC));
 	if (sampler_read(l->sampler, l->samples, err) < 0)
 		return NULL;
+	if (!l->ended_ns)
+		sampler_governor_doubt(&l->governor);
 	if (l->ended_ns) /* taking probes away takes a while in which nothing is seen */
 		l->samples->now_ns = l->ended_ns;
 	if (final)

@@ -139,7 +139,7 @@ void sampler_governor_rest(struct sampler_governor *governor, uint64_t now_ns);
 /**
  * sampler_governor_doubt() - what no window has looked into may be anything: as many calls as an
  * allocator answers in its time. So may it where too few have, of a program that was started or
- * where the purse ran dry.
+ * where the purse ran dry. At each reading, and at the end.
  */
 void sampler_governor_doubt(struct sampler_governor *governor);
 

@@ -740,7 +740,7 @@ static int end_all(struct sampler_governor *g, int gone, uint64_t now_ns, struct
 int sampler_governor_end(struct sampler_governor *g, int gone, uint64_t now_ns, struct err *err)
 {
 	int rc = end_all(g, gone, now_ns, err);
-	if (!rc && is_kept(g))
+	if (!rc)
 		sampler_governor_doubt(g);
 	return rc;
 }

@@ -78,10 +78,14 @@ void sampler_governor_rest(struct sampler_governor *g, uint64_t now_ns)
 
 void sampler_governor_doubt(struct sampler_governor *g)
 {
-	double unseen_ns = (double)g->cpu_ns(g->cpu_ctx) - g->windows_cpu_ns;
+	/* of an open window all is seen until now */
+	double until_ns = g->on ? g->window_cpu_ns : (double)g->cpu_ns(g->cpu_ctx);
+	double unseen_ns = fmax(until_ns - g->windows_cpu_ns, 0);
 	unsigned least = g->is_started || g->ran_dry ? FEW_GAPS : 1;
+	if (g->budget <= 0 || g->only_measure)
+		return;
+	sampler_governor_say(g, clock_ns(CLOCK_MONOTONIC));
 	g->doubts = g->told_gaps < least && g->samples->duty < 1;
-	if (g->doubts && unseen_ns > 0)
-		samples_doubt(g->samples, unseen_ns / FASTEST_NS / 2);
+	samples_doubt(g->samples, g->doubts ? unseen_ns / FASTEST_NS / 2 : 0);
 	sampler_governor_say(g, clock_ns(CLOCK_MONOTONIC));
 }

@@ -16,7 +16,9 @@ int sampler_governor_hurries(const struct sampler_governor *g, uint64_t now_ns)
 void sampler_governor_say(struct sampler_governor *g, uint64_t now_ns)
 {
 	struct samples *s = g->samples;
-	double on = (double)g->on_ns + (g->on ? (double)(now_ns - g->since_ns) : 0);
+	/* a window may have begun since */
+	uint64_t open_ns = g->on && now_ns > g->since_ns ? now_ns - g->since_ns : 0;
+	double on = (double)(g->on_ns + open_ns);
 	double whole = (double)(now_ns - g->began_ns);
 	s->duty = whole > 0 && on < whole * 0.98 ? on / whole : 1;
 	s->governed[0] = '\0';

@@ -173,3 +173,17 @@ def test_a_program_that_gains_privileges_gains_them(byteledger, caps, tmp_path_f
     done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", own, "sample", "--", gains, "-u"],
                           capture_output=True, text=True, timeout=60, cwd="/")
     assert done.returncode == 0 and done.stdout == "0\n", done
+
+
+def test_each_reading_of_a_started_program_tells_what_may_be_beside_what_was_seen(byteledger, prog):
+    """As the end does: they told some hundred thousand calls, give or take a thousand, with probes out for most of the time."""
+    done = subprocess.run([byteledger, "sample", "--budget", "1", "--interval", "200ms", "--jsonl", "--", prog("temporaries"), "3000000"],
+                          capture_output=True, text=True, timeout=120)
+    told = [json.loads(line)["processes"][0] for line in done.stdout.splitlines() if line.startswith("{")]
+    out = [p for p in told if p["cost"]["duty"] < 1 and "too little was seen" in p["cost"]["governed"]]
+    assert out, [p["cost"] for p in told]
+    for p in out: # a tenth of a second of a loop whose pair takes 0.2 us and less is more than what was seen
+        assert p["error_allocations"] > 0.1 * p["estimated_allocations"], p
+    said = subprocess.run([byteledger, "sample", "--budget", "1", "--interval", "200ms", "--format", "text", "--", prog("temporaries"), "3000000"],
+                          capture_output=True, text=True, timeout=120).stdout
+    assert " or more (up to " in said, said

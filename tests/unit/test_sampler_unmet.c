@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "model/samples.h"
 #include "source/sampler_book.h"
 #include "source/sampler_pace.h"
@@ -109,6 +110,20 @@ static void a_doubt_is_all_rows_together(void **state)
 		assert_true(s->rows[i].now.error_count >= 0.999 * count);
 	}
 	assert_true(all > 7999 && all < 8001);
+	/* instead of what was doubted, whatever came meanwhile; and none any more */
+	s->rows[0].raw.count = 500;
+	samples_scale(s, &s->rows[0]);
+	for (unsigned i = 0; i < 2; i++) {
+		double calls = i ? 0 : 3000;
+		samples_doubt(s, calls);
+		all = 0;
+		for (unsigned k = 0; k < 2; k++) {
+			samples_unsure(s, &s->rows[k], &bytes, &count);
+			all += count;
+		}
+		assert_true(fabs(all - calls) < 1);
+	}
+	assert_false(s->bounded);
 	samples_free(s);
 }
 
@@ -135,9 +150,10 @@ static double doubted(unsigned gaps, int is_started, int ran_dry, double duty)
 				      .cpu_ns = second_of_cpu,
 				      .told_gaps = gaps,
 				      .is_started = is_started,
+				      .budget = 0.01,
 				      .ran_dry = ran_dry };
 	g.began_ns = g.since_ns = 1;
-	s->duty = duty;
+	g.on_ns = (uint64_t)(duty * (double)clock_ns(CLOCK_MONOTONIC));
 	sampler_governor_doubt(&g);
 	double error = row->now.error_count;
 	samples_free(s);
