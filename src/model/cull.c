@@ -317,7 +317,8 @@ static int take_free(struct cull *c, const struct event *ev, struct err *err)
 	uint32_t alloc = block->node, number = 0;
 	int undecided = alloc && is_undecided(c, block->born_ns, block->first_index);
 	block->node = 0;
-	if (undecided && !(ev->flags & EVENT_F_REALLOC))
+	/* one that nobody saw says when the address came again, and is no free that counts */
+	if (undecided && !(ev->flags & (EVENT_F_REALLOC | EVENT_F_IMPLIED)))
 		return forget_chain(c, alloc, ev, err);
 	number = append(c, ev, err);
 	if (!number)

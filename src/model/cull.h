@@ -6,8 +6,8 @@
  *
  * Everything that is handed on keeps its order and its times; it comes later by up to the
  * threshold. A chain of reallocs is one block, as old as its first allocation: all of it is kept,
- * or nothing. Memory: 96 bytes for each undecided event, with a bound; 24 for each block number.
- * Cost: some 50 ns an event. One thread.
+ * or nothing; one whose free nobody saw is kept. Memory: 96 bytes for each undecided event, with a
+ * bound; 24 for each block number. Cost: some 50 ns an event. One thread.
  */
 #ifndef MODEL_CULL_H
 #define MODEL_CULL_H

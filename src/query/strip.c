@@ -97,7 +97,8 @@ static int take_free(struct strip *s, const struct event *ev, struct err *err)
 	if (ev->flags & EVENT_F_REALLOC)
 		*half = (struct strip_half){ b->born_ns, b->first, 1 };
 	if (!s->cull) {
-		if (!(ev->flags & EVENT_F_REALLOC) && b->first &&
+		/* a free that nobody saw says when the address came again: the block stays */
+		if (!(ev->flags & (EVENT_F_REALLOC | EVENT_F_IMPLIED)) && b->first &&
 		    ev->time_ns - b->born_ns < s->lifetime_ns)
 			bits_set(s->bits, b->first);
 		return 0;

@@ -311,6 +311,32 @@ static void what_was_inherited_is_never_left_out(void **state)
 	end(&w);
 }
 
+static void a_block_whose_free_nobody_saw_is_kept(void **state)
+{
+	(void)state;
+	struct world w;
+	begin(&w, 0);
+	const struct event lost = {
+		.kind = EVENT_LOST, .value = LOSS_RING_FULL, .addr = 1, .block.v = 1
+	};
+	struct event first = alloc(1, 1, 100, 0), again = alloc(3, 1, 50, 0);
+	const struct event events[] = { lost, first, released(&first, 3, EVENT_F_IMPLIED), again,
+					released(&again, 4, 0) };
+	struct cull_result result;
+	put(&w, events, sizeof(events) / sizeof(events[0]));
+	finish(&w);
+	cull_result(w.cull, &result);
+	assert_int_equal(result.allocations, 1);
+	assert_int_equal(result.bytes, 50);
+	struct prof_totals all, kept;
+	prof_totals(w.sums, &all);
+	prof_totals(w.checker.prof, &kept);
+	assert_int_equal(all.cost.frees, 1);
+	assert_int_equal(kept.cost.frees, all.cost.frees);
+	assert_int_equal(w.checker.block_events, 2);
+	end(&w);
+}
+
 static void sums_say_how_long_the_blocks_lived_and_how_large_they_were(void **state)
 {
 	(void)state;
@@ -334,6 +360,7 @@ int main(void)
 		cmocka_unit_test(a_chain_of_reallocs_is_as_old_as_its_first_block),
 		cmocka_unit_test(the_peaks_place_is_told_among_what_is_kept),
 		cmocka_unit_test(what_was_inherited_is_never_left_out),
+		cmocka_unit_test(a_block_whose_free_nobody_saw_is_kept),
 		cmocka_unit_test(sums_say_how_long_the_blocks_lived_and_how_large_they_were),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -151,11 +151,57 @@ static void totals_and_peak_of_what_was_stripped_are_those_of_all(void **state)
 	}
 }
 
+static void a_block_whose_free_nobody_saw_is_not_stripped(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	char to[128];
+	unlink(path);
+	struct trace_writer *w = trace_writer_new(path, NULL, &err);
+	assert_non_null(w);
+	struct sink *sink = trace_writer_sink(w);
+	const struct def defs[] = {
+		{ .kind = DEF_THREAD, .id = 0, .thread = { .tid = 100 } },
+		{ .kind = DEF_FRAME, .id = 1, .frame = { .offset = 16 } },
+		{ .kind = DEF_STACK, .id = 1, .stack = { .frame = { 1 } } },
+	};
+	for (size_t i = 0; i < sizeof(defs) / sizeof(defs[0]); i++)
+		assert_done(sink->define(sink, &defs[i], &err), err);
+	const struct event lost = {
+		.kind = EVENT_LOST, .value = LOSS_RING_FULL, .addr = 1, .block.v = 1
+	};
+	const struct event block = { .kind = EVENT_ALLOC,
+				     .time_ns = 1,
+				     .addr = 4096,
+				     .bytes = 100,
+				     .stack.v = 1,
+				     .block.v = 1 };
+	struct event events[] = { lost, block, block, block, block };
+	for (size_t i = 2; i < 5; i++)
+		events[i].time_ns = i;
+	events[2].kind = events[4].kind = EVENT_FREE;
+	events[2].flags = EVENT_F_IMPLIED;
+	assert_done(sink->put(sink, events, 5, &err), err);
+	assert_done(trace_writer_finish(w, NULL, &err), err);
+	struct rewrite_result result;
+	snprintf(to, sizeof(to), "%s/s.blt", dir);
+	struct prof *prof = strip(to, UINT64_MAX, &result);
+	struct prof_totals left;
+	prof_totals(prof, &left);
+	assert_int_equal(result.left_out_allocations, 1);
+	assert_int_equal(left.cost.allocations, 2);
+	assert_int_equal(left.cost.frees, 1);
+	unlink(result.path);
+	free(result.path);
+	prof_free(prof);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_unpacked_outside_of_the_folder),
 		cmocka_unit_test(a_name_that_names_nothing_is_refused),
+		cmocka_unit_test(a_block_whose_free_nobody_saw_is_not_stripped),
 		cmocka_unit_test(totals_and_peak_of_what_was_stripped_are_those_of_all),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
