@@ -29,7 +29,8 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "output", 'o', "OUT", 0,
 	  "Write here instead of to standard output (-); an existing file is replaced when all is "
-	  "written. Text ends up compressed where OUT ends in .gz or .zst",
+	  "written, unless it is a recording. Text ends up compressed where OUT ends in .gz or "
+	  ".zst",
 	  0 },
 	{ 0 },
 };
@@ -129,12 +130,8 @@ int cmd_export(int argc, char **argv)
 	if (!rec)
 		return cmd_fail(&e.err);
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
-	if (e.out_path && outfile_is(e.out_path, e.path)) {
-		err_set(&e.err, -EINVAL, "cannot write '%s': it is what is read", e.out_path);
-		err_hint(&e.err, "another name behind -o");
-		return cmd_fail(&e.err);
-	}
-	if (open_out(&e, &out) < 0)
+	if ((e.out_path && recording_spares(e.out_path, e.path, &e.err) < 0) ||
+	    open_out(&e, &out) < 0)
 		return cmd_fail(&e.err);
 	if (e.format->stream && recording_will_stream(rec, &e.err) < 0)
 		return cmd_fail(&e.err);

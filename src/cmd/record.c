@@ -219,7 +219,8 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	CLEANUP(outfile_fini) struct outfile report = { 0 };
 	if (recorder_may_create(opt->output ? opt->output : RECORDER_PATTERN, argv[0], &err) < 0 ||
 	    suppress_files_check(&opt->suppressions, &err) < 0 ||
-	    (opt->report && outfile_open(&report, opt->report, 0, &err) < 0))
+	    (opt->report && (recording_spares(opt->report, NULL, &err) < 0 ||
+			     outfile_open(&report, opt->report, 0, &err) < 0)))
 		return cmd_fail(&err);
 	CLEANUP(serving_freep) struct serving *serving = NULL;
 	if (opt->serving.wanted) {

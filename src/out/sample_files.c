@@ -12,12 +12,15 @@
 #include "base/text.h"
 #include "out/out.h"
 #include "out/sample.h"
+#include "query/recording.h"
 
 int out_sample_table(const char *path, const struct samples *samples, const struct prof *prof,
 		     const struct out_sample_opt *opt, int flat, struct err *err)
 {
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
-	int rc = outfile_open(&out, path, 1, err);
+	int rc = recording_spares(path, NULL, err);
+	if (!rc)
+		rc = outfile_open(&out, path, 1, err);
 	if (!rc)
 		rc = out_sample_csv(out.to, samples, prof, opt, flat, err);
 	return rc ? rc : outfile_commit(&out, err);
@@ -27,7 +30,9 @@ static int write_flame(const char *path, struct prof *prof, enum view_cost cost,
 {
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
 	const struct out_opt opt = { .cost = cost };
-	int rc = outfile_open(&out, path, 1, err);
+	int rc = recording_spares(path, NULL, err);
+	if (!rc)
+		rc = outfile_open(&out, path, 1, err);
 	if (!rc)
 		rc = out_flamegraph(out.to, prof, &opt, err);
 	return rc ? rc : outfile_commit(&out, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/outfile.h"
 #include "source/filter.h"
 #include "source/heaptrack.h"
 #include "source/source.h"
@@ -87,6 +88,22 @@ struct recording *recording_open(const char *path, const struct recording_ears *
 		"cannot read '%s': neither a byteledger recording nor a heaptrack file", path);
 	err_hint(err, "'byteledger run -- PROGRAM' makes a recording");
 	return NULL;
+}
+
+int recording_spares(const char *path, const char *read, struct err *err)
+{
+	struct stat st;
+	struct err none = { 0 };
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	int is_read = read && outfile_is(path, read);
+	/* what other tools wrote can be written again; a run cannot be run again */
+	if (!is_read && trace_is(path, &none) <= 0 && source_heap_is_raw(path, &none) <= 0)
+		return 0;
+	err_set(err, -EINVAL, "cannot write '%s': it is %s", path,
+		is_read ? "what is read" : "a recording");
+	return err_hint(err, is_read ? "another name behind -o"
+				     : "another name, or remove that one first");
 }
 
 enum recording_kind recording_kind(const struct recording *recording)

@@ -42,6 +42,12 @@ struct recording_ears {
 struct recording *recording_open(const char *path, const struct recording_ears *ears,
 				 struct err *err);
 void recording_freep(struct recording **recording);
+/**
+ * recording_spares() - whether something else may be written to @path, which is replaced then: not
+ * what is read (@read; NULL: nothing is), and no recording of a run. 0; -EINVAL with a
+ * hint.
+ */
+int recording_spares(const char *path, const char *read, struct err *err);
 enum recording_kind recording_kind(const struct recording *recording);
 const char *recording_path(const struct recording *recording);
 

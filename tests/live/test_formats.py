@@ -489,6 +489,25 @@ def test_an_export_does_not_replace_what_it_reads(byteledger, record, prog, tmp_
     assert open(done.path, "rb").read() == before
 
 
+def test_nothing_replaces_a_recording(byteledger, record, prog, preload, tmp_path):
+    """What other tools wrote is replaced, as they would; a run cannot be run again."""
+    done = record([prog("manners"), "blocks", "3"])
+    other = tmp_path / "other"
+    other.write_bytes(open(done.path, "rb").read())
+    subprocess.run([prog("manners"), "blocks", "3"], check=True, timeout=60,
+                   env={**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "x"), "BYTELEDGER_HELPER": "/nonexistent"})
+    for old in other, tmp_path / "x.raw":
+        before = old.read_bytes()
+        for words in (["export", done.path, "--to", "folded", "-o", old], ["run", "--report", old, "-o", tmp_path / "new", "--", "touch", tmp_path / "ran"]):
+            refused = subprocess.run([byteledger, *map(str, words)], capture_output=True, text=True, timeout=60)
+            assert refused.returncode == 1 and f"cannot write '{old}': it is a recording\nhint: " in refused.stderr, refused.stderr
+        assert old.read_bytes() == before
+    assert not (tmp_path / "ran").exists() and not (tmp_path / "new").exists()
+    (tmp_path / "text").write_text("old")
+    subprocess.run([byteledger, "export", done.path, "--to", "folded", "-o", str(tmp_path / "text")], check=True, timeout=60)
+    assert (tmp_path / "text").read_text() != "old"
+
+
 def test_a_failed_export_leaves_the_old_file(byteledger, tmp_path):
     out = tmp_path / "out"
     out.write_text("old")
