@@ -153,8 +153,8 @@ static int print_tree(const struct report *r, struct err *err)
 	int rc = out_family_text(pager.to, family, &opt, err);
 	pager_end(&pager);
 	if (rc >= 0 && family->others && is_folder(r->path))
-		cmd_say("%zu more recordings in '%s' are of none of these: name one of them",
-			family->others, r->path);
+		cmd_say("not listed: %zu recording%s of other families in '%s': name one of them",
+			family->others, family->others == 1 ? "" : "s", r->path);
 	return rc;
 }
 

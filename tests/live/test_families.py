@@ -100,7 +100,12 @@ def test_families_in_one_folder_stay_apart(byteledger, family, tmp_path):
     newest = tree(byteledger, folder)
     assert len(newest["processes"]) == 1 and newest["others"] == 9
     done = said(byteledger, "report", folder)
-    assert done.returncode == 0 and "9 more recordings in" in done.stderr
+    assert done.returncode == 0 and "not listed: 9 recordings of other families in" in done.stderr
+    os.mkdir(tmp_path / "two")
+    for name in "first", "second":
+        said(byteledger, "run", "-q", "-o", tmp_path / "two" / f"{name}.blt", "perl", "-e", "1")
+    done = said(byteledger, "report", tmp_path / "two")
+    assert done.returncode == 0 and "not listed: 1 recording of other families in" in done.stderr
     empty = tmp_path / "empty"
     empty.mkdir()
     done = said(byteledger, "report", "--tree", empty)
