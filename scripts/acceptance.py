@@ -151,6 +151,11 @@ def check(root):
 
 def main():
     words = sys.argv[1:]
+    if words[:1] and words[0] in ("--help", "-h"):
+        return print(__doc__.strip())
+    if words[:1] and words[0].startswith("-") and words[0] not in ("--record", "--write"):
+        print(f"acceptance.py: unknown option '{words[0]}'\nhint: acceptance.py --help", file=sys.stderr)
+        return 2
     if words[:1] == ["--record"]:
         record(HERE, words[1:])
         return write(HERE)

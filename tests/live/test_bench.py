@@ -261,3 +261,11 @@ def test_variants_at_once_are_counted_apart(tmp_path):
                           capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "RuntimeError: no such tool\n")
     assert len((tmp_path / "runs").read_text()) > 3  # the load runs again until the others have ended
+
+
+def test_the_list_of_what_is_to_be_shown_says_how_it_is_used():
+    script = os.path.join(ROOT, "scripts", "acceptance.py")
+    asked = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0 and "usage: acceptance.py" in asked.stdout and not asked.stderr, asked.stderr
+    wrong = subprocess.run([sys.executable, script, "--hlep"], capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 2 and wrong.stderr == "acceptance.py: unknown option '--hlep'\nhint: acceptance.py --help\n"
