@@ -157,7 +157,7 @@ int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *i
 
 /* The commands. */
 cmd_main cmd_check, cmd_diff, cmd_explain, cmd_export, cmd_extract, cmd_gather, cmd_heap,
-	cmd_import, cmd_info, cmd_net, cmd_pages, cmd_postprocess, cmd_regions, cmd_report, cmd_run,
-	cmd_sample, cmd_serve, cmd_strip, cmd_top;
+	cmd_import, cmd_info, cmd_merge, cmd_net, cmd_pages, cmd_postprocess, cmd_regions,
+	cmd_report, cmd_run, cmd_sample, cmd_serve, cmd_strip, cmd_top;
 
 #endif

@@ -94,7 +94,7 @@ static int read_side(struct diff *d, struct side *side, struct err *err)
 		query.at.kind = QUERY_TIME_END; /* what a moment is compared with is one, too */
 	struct recording_ears ears = cmd_ears;
 	ears.across_builds = 1;
-	side->recording = cmd_open_recording(side->path, err);
+	side->recording = recording_open(side->path, &cmd_ears, err);
 	if (!side->recording)
 		return err->code;
 	side->prof = recording_read(side->recording, &query, err);

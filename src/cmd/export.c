@@ -126,7 +126,7 @@ int cmd_export(int argc, char **argv)
 		cmd_fail(&e.err);
 		return CMD_USAGE;
 	}
-	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(e.path, &e.err);
+	CLEANUP(recording_freep) struct recording *rec = recording_open(e.path, &cmd_ears, &e.err);
 	if (!rec)
 		return cmd_fail(&e.err);
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
@@ -136,7 +136,7 @@ int cmd_export(int argc, char **argv)
 	if (e.format->stream && recording_will_stream(rec, &e.err) < 0)
 		return cmd_fail(&e.err);
 	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, &e.selection.query, &e.err);
-	if (!prof || cmd_resolve(prof, &e.err) < 0)
+	if (!prof || recording_resolve(prof, &cmd_ears, &e.err) < 0)
 		return cmd_fail(&e.err);
 	int warned = recording_warning(rec) != NULL;
 	if (warned)

@@ -42,7 +42,7 @@ int cmd_info(int argc, char **argv)
 		return CMD_USAGE;
 	struct err err = { 0 };
 	CLEANUP(recording_freep)
-	struct recording *recording = cmd_open_recording(args.path, &err);
+	struct recording *recording = recording_open(args.path, &cmd_ears, &err);
 	if (!recording)
 		return cmd_fail(&err);
 	CLEANUP(contents_fini) struct contents contents = { 0 };

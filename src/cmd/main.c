@@ -34,6 +34,7 @@ static const struct command commands[] = {
 	{ "import", "turn a heaptrack file into a recording", cmd_import },
 	{ "info", "tell what is in a recording, and whether all of it can be read", cmd_info },
 	{ "strip", "make a recording small: without the blocks that lived shortly", cmd_strip },
+	{ "merge", "make one recording of those of several processes", cmd_merge },
 	{ "postprocess", "store the names in a copy of a recording, or take them out",
 	  cmd_postprocess },
 	{ "extract", "unpack the files that are embedded in a recording", cmd_extract },

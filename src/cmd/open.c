@@ -24,13 +24,3 @@ static void on_notice(void *ctx, const struct err *notice)
 }
 
 const struct recording_ears cmd_ears = { .progress = on_progress, .notice = on_notice };
-
-struct recording *cmd_open_recording(const char *path, struct err *err)
-{
-	return recording_open(path, &cmd_ears, err);
-}
-
-int cmd_resolve(struct prof *prof, struct err *err)
-{
-	return recording_resolve(prof, &cmd_ears, err);
-}

@@ -61,10 +61,11 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 	FILE *to = opt->report ? report->to : cmd_result_stream(0, 1, opt->format != NULL);
 	int json = is_json(opt);
 	/* what the file says, and nothing that it does not */
-	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);
+	CLEANUP(recording_freep)
+	struct recording *recording = recording_open(path, &cmd_ears, &err);
 	CLEANUP(prof_freep)
 	struct prof *prof = recording ? recording_read(recording, NULL, &err) : NULL;
-	int rc = prof ? cmd_resolve(prof, &err) : -1;
+	int rc = prof ? recording_resolve(prof, &cmd_ears, &err) : -1;
 	CLEANUP(suppress_freep)
 	struct suppress *suppress =
 		rc < 0 ? NULL : suppress_files_run(&opt->suppressions, prof, !json || !shown, &err);

@@ -179,12 +179,12 @@ int cmd_report(int argc, char **argv)
 		return CMD_USAGE;
 	if (r.tree || is_folder(r.path))
 		return print_tree(&r, &r.err) < 0 ? cmd_fail(&r.err) : CMD_OK;
-	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(r.path, &r.err);
+	CLEANUP(recording_freep) struct recording *rec = recording_open(r.path, &cmd_ears, &r.err);
 	if (!rec)
 		return cmd_fail(&r.err);
 	CLEANUP(prof_freep)
 	struct prof *prof = recording_read(rec, &r.selection.query, &r.err);
-	if (!prof || cmd_resolve(prof, &r.err) < 0)
+	if (!prof || recording_resolve(prof, &cmd_ears, &r.err) < 0)
 		return cmd_fail(&r.err);
 	if (r.store_symbols && recording_store_symbols(rec, prof, &r.err) < 0)
 		return cmd_fail(&r.err);

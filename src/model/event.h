@@ -32,7 +32,9 @@ struct module_id {
 #define PROF_SAMPLER "sample"
 /* ... and here that it ran before, so that what it had by then is not in the books */
 #define PROF_ATTACHED "heap -p"
-/* ... and its exit status: the recording has ended, and the process has not */
+/* ... and here that it stands for several (query/merge.h) */
+#define PROF_MERGED "merge"
+/* exit status of one that was attached to: the recording has ended, and the process has not */
 #define PROF_WENT_ON (-2)
 #define THREADS_FURTHER "(further threads)"
 struct thread_id {

@@ -305,6 +305,9 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		text_warn(page, TINT_DIM,
 			  "ATTACHED to a process that ran: what it had allocated before is not "
 			  "in it; frees of that count as foreign");
+	if (process && process->comment && strcmp(process->comment, PROF_MERGED) == 0)
+		text_warn(page, TINT_DIM,
+			  "MERGED: what a process had not freed at its end stays in the heap");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)

@@ -8,12 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bound.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "query/merge.h"
 #include "query/strip.h"
 #include "trace/trace.h"
 
 #define PAGES_AT_ONCE 256
+#define DESCRIPTORS 64 /* beside those of recordings */
 
 static uint64_t size_of(const char *path)
 {
@@ -230,6 +233,55 @@ int recorder_rewrite(struct recording *rec, const struct rewrite_opt *opt, const
 	}
 	int rc = opt->veil == VEIL_NOTHING ? copy(rec, opt, out_path, result, err)
 					   : veil_named(rec, opt, out_path, result, err);
+	if (rc >= 0)
+		result->after_bytes = size_of(result->path);
+	return rc;
+}
+
+/* ---- one recording of several ---------------------------------------------------------------- */
+
+static int merge_into(const char *const *paths, size_t count, struct trace_writer **writer,
+		      const struct recording_ears *ears, struct err *err)
+{
+	CLEANUP(prof_freep) struct prof *sums = prof_new(err);
+	struct sink_tee tee;
+	sink_tee_init(&tee);
+	if (!sums)
+		return err->code;
+	sink_tee_add(&tee, prof_sink(sums));
+	sink_tee_add(&tee, trace_writer_sink(*writer));
+	int rc = merge_run(paths, count, &tee.sink, ears, err);
+	for (size_t i = 0; i < count && rc >= 0; i++) {
+		if (trace_is(paths[i], err) <= 0)
+			continue;
+		CLEANUP(trace_reader_freep)
+		struct trace_reader *from = trace_reader_new(paths[i], err);
+		rc = from ? trace_reader_files(from, copy_file, *writer, err) : err->code;
+	}
+	if (rc >= 0 && trace_writer_lost(*writer))
+		rc = err_set(err, -ENOSPC, "cannot write '%s'", trace_writer_path(*writer));
+	return rc < 0 ? rc : trace_writer_finish(STEAL(*writer), sums, err);
+}
+
+int recorder_merge(const char *const *paths, size_t count, const char *out_path,
+		   const struct recording_ears *ears, struct rewrite_result *result,
+		   struct err *err)
+{
+	*result = (struct rewrite_result){ 0 };
+	CLEANUP(trace_writer_freep)
+	struct trace_writer *writer = trace_writer_new(out_path, NULL, err);
+	if (!writer)
+		return err->code;
+	bound_descriptors(DESCRIPTORS + count);
+	for (size_t i = 0; i < count; i++)
+		result->before_bytes += size_of(paths[i]);
+	result->path = strdup(trace_writer_path(writer));
+	int rc = result->path ? merge_into(paths, count, &writer, ears, err)
+			      : err_set(err, -ENOMEM, "cannot write '%s'", out_path);
+	if (rc < 0 && result->path) {
+		unlink(result->path);
+		free(STEAL(result->path));
+	}
 	if (rc >= 0)
 		result->after_bytes = size_of(result->path);
 	return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewrite.h - a recording made of another one, which stays as it is. */
+/* rewrite.h - a recording made of another one, or of several, which stay as they are. */
 #ifndef RECORDER_REWRITE_H
 #define RECORDER_REWRITE_H
 
@@ -35,6 +35,16 @@ struct rewrite_result {
  */
 int recorder_rewrite(struct recording *rec, const struct rewrite_opt *opt, const char *out_path,
 		     struct rewrite_result *result, struct err *err);
+
+/**
+ * recorder_merge() - the recordings at @paths as one (query/merge.h) into a new recording, with the
+ * files that are embedded in them; snapshots and readings of pages are of one process each and stay
+ * where they are. @ears: may be NULL; its notices are what is damaged in which. As
+ * recorder_rewrite().
+ */
+int recorder_merge(const char *const *paths, size_t count, const char *out_path,
+		   const struct recording_ears *ears, struct rewrite_result *result,
+		   struct err *err);
 
 /**
  * recorder_extract() - the files that are embedded in the recording @path, below @folder, which is

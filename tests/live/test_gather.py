@@ -275,7 +275,7 @@ def test_what_stands_there_is_kept(byteledger, places):
 
 def test_files_of_one_recording_and_children_arrive_each(byteledger, places):
     with Gather(byteledger, places[1]) as there:
-        child = start(byteledger, places[0], there.address, python(CHURNS % 80), name="many.blt", BYTELEDGER_MAX_SIZE="32K")
+        child = start(byteledger, places[0], there.address, python(CHURNS % 240), name="many.blt", BYTELEDGER_MAX_SIZE="32K")
         assert child.communicate(timeout=120)[1] == ""
         several = sorted(os.listdir(places[0]))
         assert len(several) > 2
