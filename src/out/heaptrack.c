@@ -5,32 +5,39 @@
  *
  * The format names a block by its allocation class, a (size, trace) pair, and its reader takes a
  * free for temporary when the last line of a block was an allocation of the same class. Two blocks
- * of one class would then be mixed up, so each class can have a twin of equal size and trace: a
- * free that is not temporary but would look so is written as the twin's. Class 0 is never used:
- * heaptrack_print also means "none" by it and would find temporaries that are not.
+ * of one class would then be mixed up, so each class can have a twin of equal size and trace: where
+ * a free that is not temporary would look so, the allocation before it is written as the twin's,
+ * which is why an allocation waits for the next line.
+ *
+ * heaptrack_gui writes beyond its table (and dies) unless the allocations bring new classes in the
+ * order of their numbers, from 0 on. So a class is written when its first allocation is, never for
+ * a free alone, and class 0 is one like the others, although the readers also mean "none" by it:
+ * only the first block of all has it, and its free waits until it follows another's allocation.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/intern.h"
 #include "out/out.h"
 #include "out/stream.h"
 
 /*
- * Memory of the class table must not grow with the number of events: beyond this it starts anew,
- * and numbers repeat.
+ * Memory of the class table must not grow with the number of events: beyond this only those stay
+ * that have live blocks; what comes again has another number then.
  */
 #define CLASSES_MAX (4u << 20)
 #define PAGE_BYTES 4096 /* R counts in pages of the size that I names */
 #define WRITER 0x10400  /* addresses are return address - 1 since this one */
 #define NONE 0xffffffffu
+#define BEHIND_MAX 4096
 
 struct class
 {
-	uint64_t bytes;
-	/* stack: row; twin: NONE until needed */
+	uint64_t bytes, live;
+	/* stack: row; both numbers: NONE until an allocation has it */
 	uint32_t stack, number, twin;
 };
 
@@ -51,6 +58,13 @@ struct pending {
 };
 #define PENDING_MAX (64 * 1024)
 #define CLOCK_MS 100
+#define CLOCK_ZERO_MS 1000 /* while the free of class 0 may be among them */
+
+struct waiting {
+	/* NONE: nothing waits */
+	uint32_t number;
+	uint64_t bytes;
+};
 
 struct heaptrack_out {
 	struct out_stream stream;
@@ -68,8 +82,22 @@ struct heaptrack_out {
 	uint32_t strings_written, frames_written, stacks_written, classes_written;
 	uint32_t stop_frame[STACK_STOP_MAX];
 	uint64_t culled, culled_bytes;
+	/* an allocation that waits for the next line of a block: its class; else NONE */
+	uint32_t held;
+	/* lines that follow it */
+	struct buf behind;
 	/* of the preceding line of a block, if that was an allocation; else NONE */
-	uint32_t last_class;
+	uint32_t last_number;
+	/* as the lines say */
+	uint64_t live_bytes, peak_bytes;
+	/* frees that would look temporary where they belong: of class 0, of another */
+	struct waiting waiting[2];
+	/* the only block of class 0 lives; what it is of (stack: row) */
+	int zero_lives;
+	uint64_t zero_bytes;
+	uint32_t zero_stack;
+	/* classes, before the table is gone through */
+	uint32_t classes_most;
 	uint64_t time_ms, peak_rss_bytes, rss_bytes;
 	int begun;
 	uint32_t pending_count;
@@ -247,25 +275,47 @@ static int64_t trace_number(struct heaptrack_out *out, uint32_t row)
 	return row ? out->stack_number[row] : 0;
 }
 
-static uint32_t write_class(struct heaptrack_out *out, uint64_t bytes, uint64_t trace)
+/** write_class() - its number: the allocation that has it follows. */
+static uint32_t write_class(struct heaptrack_out *out, const struct class *class)
 {
 	FILE *to = out->stream.to;
-	do { /* the first one twice: as number 0, which nobody uses, and as number 1 */
-		fputs("a ", to);
-		put_hex(to, bytes, ' ');
-		put_hex(to, trace, '\n');
-	} while (out->classes_written++ == 0);
-	return out->classes_written - 1;
+	fputs("a ", to);
+	put_hex(to, class->bytes, ' ');
+	put_hex(to, class->stack ? out->stack_number[class->stack] : 0, '\n');
+	return out->classes_written++;
+}
+
+/** drop_classes() - those without live blocks. 0 or -ENOMEM. */
+static int drop_classes(struct heaptrack_out *out)
+{
+	uint32_t kept = 0;
+	idtab_fini(&out->class_tab);
+	out->class_tab = (struct idtab){ 0 };
+	for (uint32_t i = 0; i < out->class_count; i++) {
+		const struct class class = out->classes[i];
+		if (i == out->held)
+			out->held = kept;
+		else if (!class.live)
+			continue;
+		if (idtab_reserve(&out->class_tab) < 0)
+			return -ENOMEM;
+		uint32_t hash = (uint32_t)hash_u64(class.bytes, class.stack, hash_seed());
+		uint32_t at = idtab_first(&out->class_tab, hash);
+		while (out->class_tab.slots[at].id != IDTAB_NONE)
+			at = idtab_next(&out->class_tab, at);
+		idtab_put(&out->class_tab, at, hash, kept);
+		out->classes[kept++] = class;
+	}
+	out->class_count = kept;
+	out->classes_most = kept > CLASSES_MAX / 2 ? 2 * kept : CLASSES_MAX;
+	return 0;
 }
 
 static struct class *find_class(struct heaptrack_out *out, uint64_t bytes, struct stack_id stack)
 {
 	uint32_t row = prof_stack_row(out->stream.names, stack).v;
-	if (out->class_count >= CLASSES_MAX) {
-		idtab_fini(&out->class_tab);
-		out->class_tab = (struct idtab){ 0 };
-		out->class_count = 0;
-	}
+	if (out->class_count >= out->classes_most && drop_classes(out) < 0)
+		return NULL;
 	if (idtab_reserve(&out->class_tab) < 0 ||
 	    grow((void **)&out->classes, sizeof(*out->classes), out->class_count, &out->class_cap) <
 		    0)
@@ -277,14 +327,32 @@ static struct class *find_class(struct heaptrack_out *out, uint64_t bytes, struc
 		if (known->bytes == bytes && known->stack == row)
 			return known;
 	}
-	int64_t trace = trace_number(out, row);
-	if (trace < 0)
+	if (trace_number(out, row) < 0)
 		return NULL;
 	struct class *fresh = &out->classes[out->class_count];
 	idtab_put(&out->class_tab, at, hash, out->class_count++);
-	*fresh = (struct class){ .bytes = bytes, .stack = row, .twin = NONE };
-	fresh->number = write_class(out, bytes, (uint64_t)trace);
+	*fresh = (struct class){ .bytes = bytes, .stack = row, .number = NONE, .twin = NONE };
 	return fresh;
+}
+
+static void put_held(struct heaptrack_out *out, int apart);
+
+/** put_text() - whole lines that are of no block: behind the allocation that waits. */
+static void put_text(struct heaptrack_out *out, const char *lines)
+{
+	if (out->behind.len > BEHIND_MAX)
+		put_held(out, 0);
+	if (out->held == NONE)
+		fputs(lines, out->stream.to);
+	else
+		buf_puts(&out->behind, lines);
+}
+
+static void put_fact(struct heaptrack_out *out, char letter, uint64_t value)
+{
+	char line[24];
+	snprintf(line, sizeof(line), "%c %" PRIx64 "\n", letter, value);
+	put_text(out, line);
 }
 
 static void put_time(struct heaptrack_out *out, uint64_t time_ns)
@@ -293,7 +361,71 @@ static void put_time(struct heaptrack_out *out, uint64_t time_ns)
 	if (ms <= out->time_ms)
 		return;
 	out->time_ms = ms;
-	put_line(out->stream.to, 'c', ms);
+	put_fact(out, 'c', ms);
+}
+
+static void write_free(struct heaptrack_out *out, uint32_t number, uint64_t bytes)
+{
+	put_line(out->stream.to, '-', number);
+	out->last_number = NONE;
+	out->live_bytes -= bytes;
+}
+
+/** looks_temporary() - would a free of @number here? */
+static int looks_temporary(const struct heaptrack_out *out, uint32_t number)
+{
+	return number ? number == out->last_number : out->last_number == NONE || !out->last_number;
+}
+
+/** put_waiting() - the frees that wait, as far as they look right here; @all: in any case. */
+static void put_waiting(struct heaptrack_out *out, int all)
+{
+	for (size_t i = 0; i < ARRAY_LEN(out->waiting); i++) {
+		struct waiting *w = &out->waiting[i];
+		if (w->number == NONE || (!all && looks_temporary(out, w->number)))
+			continue;
+		write_free(out, w->number, w->bytes);
+		w->number = NONE;
+	}
+}
+
+static uint64_t waiting_bytes(const struct heaptrack_out *out)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < ARRAY_LEN(out->waiting); i++)
+		bytes += out->waiting[i].number == NONE ? 0 : out->waiting[i].bytes;
+	return bytes;
+}
+
+/** put_held() - the allocation that waits. @apart: under another number than the class has. */
+static void put_held(struct heaptrack_out *out, int apart)
+{
+	if (out->held == NONE)
+		return;
+	struct class *class = &out->classes[out->held];
+	uint32_t *number = &class->number;
+	out->held = NONE;
+	/* the peak is to be right, rather than what is temporary */
+	if (waiting_bytes(out) && out->live_bytes + class->bytes > out->peak_bytes)
+		put_waiting(out, 1);
+	if (*number != NONE && (apart || !*number)) {
+		out->zero_lives &= *number != 0;
+		number = &class->twin;
+	}
+	if (*number == NONE)
+		*number = write_class(out, class);
+	if (!*number) {
+		out->zero_lives = 1;
+		out->zero_bytes = class->bytes;
+		out->zero_stack = class->stack;
+	}
+	put_line(out->stream.to, '+', *number);
+	out->last_number = *number;
+	out->live_bytes += class->bytes;
+	if (out->live_bytes > out->peak_bytes)
+		out->peak_bytes = out->live_bytes;
+	fwrite_unlocked(out->behind.data, 1, out->behind.len, out->stream.to);
+	out->behind.len = 0;
 }
 
 static int put_free(struct heaptrack_out *out, const struct pending *free)
@@ -301,29 +433,46 @@ static int put_free(struct heaptrack_out *out, const struct pending *free)
 	struct class *class = find_class(out, free->bytes, free->stack);
 	if (!class)
 		return -ENOMEM;
+	uint32_t index = (uint32_t)(class - out->classes), last;
+	int follows = index == out->held && free->temporary;
+	put_held(out, index == out->held && !free->temporary);
+	if (!class->live)
+		return 0; /* of no allocation: the format has no word for it */
+	class->live--;
+	if (!follows)
+		put_waiting(out, 0);
+	last = out->last_number;
 	uint32_t number = class->number;
-	if (number == out->last_class && !free->temporary) {
-		if (class->twin == NONE) {
-			uint32_t trace = class->stack ? out->stack_number[class->stack] : 0;
-			class->twin = write_class(out, class->bytes, trace);
-		}
+	if (follows)
+		number = last;
+	else if (class->twin != NONE && (!number || number == last) && class->twin != last)
 		number = class->twin;
+	if (!follows && looks_temporary(out, number))
+		put_waiting(out, 0);
+	if (!follows && looks_temporary(out, number)) {
+		out->waiting[number != 0] = (struct waiting){ number, class->bytes };
+		out->zero_lives &= number != 0;
+		return 0;
 	}
-	out->last_class = NONE;
-	put_line(out->stream.to, '-', number);
+	out->zero_lives &= number != 0;
+	write_free(out, number, class->bytes);
 	return 0;
 }
 
 /*
  * Frees without an allocation among them may stand in any order: nothing but the temporary count
  * depends on it. The one that is temporary comes first, so that it follows its allocation as
- * heaptrack_print wants it.
+ * heaptrack_print wants it; else that of class 0, which must follow one.
  */
 static int put_pending(struct heaptrack_out *out)
 {
 	uint32_t first = 0;
 	while (first < out->pending_count && !out->pending[first].temporary)
 		first++;
+	for (uint32_t i = 0; first == out->pending_count && out->zero_lives && i < first; i++)
+		if (out->pending[i].bytes == out->zero_bytes &&
+		    prof_stack_row(out->stream.names, out->pending[i].stack).v == out->zero_stack)
+			first = i;
 	if (first && first < out->pending_count) {
 		struct pending swap = out->pending[0];
 		out->pending[0] = out->pending[first];
@@ -340,12 +489,14 @@ static int put_alloc(struct heaptrack_out *out, const struct event *event)
 {
 	if (put_pending(out) < 0)
 		return -ENOMEM;
+	put_held(out, 0);
+	put_waiting(out, 0);
 	put_time(out, event->time_ns);
 	struct class *class = find_class(out, event->bytes, event->stack);
 	if (!class)
 		return -ENOMEM;
-	out->last_class = class->number;
-	put_line(out->stream.to, '+', class->number);
+	class->live++;
+	out->held = (uint32_t)(class - out->classes);
 	return 0;
 }
 
@@ -356,8 +507,9 @@ static int put_alloc(struct heaptrack_out *out, const struct event *event)
 static int move_on(struct heaptrack_out *out, uint64_t time_ns)
 {
 	int rc = 0;
+	uint64_t most_ms = out->zero_lives ? CLOCK_ZERO_MS : CLOCK_MS;
 	if (out->pending_count == PENDING_MAX ||
-	    (out->pending_count && time_ns / 1000000 - out->time_ms >= CLOCK_MS))
+	    (out->pending_count && time_ns / 1000000 - out->time_ms >= most_ms))
 		rc = put_pending(out);
 	if (!out->pending_count)
 		put_time(out, time_ns);
@@ -378,11 +530,20 @@ static void put_rss(struct heaptrack_out *out, uint64_t bytes, uint64_t peak)
 {
 	/* a peak between two readings is the kernel's word: it gets its line, then the reading */
 	if (peak > out->peak_rss_bytes && peak > bytes)
-		put_line(out->stream.to, 'R', peak / PAGE_BYTES);
-	put_line(out->stream.to, 'R', bytes / PAGE_BYTES);
+		put_fact(out, 'R', peak / PAGE_BYTES);
+	put_fact(out, 'R', bytes / PAGE_BYTES);
 	out->rss_bytes = bytes;
 	peak = peak > bytes ? peak : bytes;
 	out->peak_rss_bytes = peak > out->peak_rss_bytes ? peak : out->peak_rss_bytes;
+}
+
+static void put_loss(struct heaptrack_out *out, const struct event *event)
+{
+	const char *reason = loss_reason_name((unsigned)event->value);
+	char line[128];
+	snprintf(line, sizeof(line), "# lost: %s, %" PRIu64 " allocations, %u frees\n",
+		 reason ? reason : "unknown", event->addr, event->block.v);
+	put_text(out, line);
 }
 
 static int heaptrack_define(struct sink *sink, const struct def *def, struct err *err)
@@ -413,13 +574,8 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 			put_rss(out, event->bytes, event->value);
 			break;
 		case EVENT_LOST:
-			if (!event->addr && !event->block.v && !event->bytes)
-				break; /* only a place */
-			fprintf(out->stream.to, "# lost: %s, %llu allocations, %u frees\n",
-				loss_reason_name((unsigned)event->value)
-					? loss_reason_name((unsigned)event->value)
-					: "unknown",
-				(unsigned long long)event->addr, event->block.v);
+			if (event->addr || event->block.v || event->bytes)
+				put_loss(out, event);
 			break;
 		case EVENT_CULLED:
 			sum_add(&out->culled, event->addr);
@@ -431,6 +587,8 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 		if (rc < 0)
 			return out_no_memory(err);
 	}
+	if (out->behind.failed)
+		return out_no_memory(err);
 	if (ferror(out->stream.to))
 		return err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	return 0;
@@ -442,6 +600,9 @@ static int heaptrack_finish(struct out_stream *stream, struct err *err)
 	begin(out);
 	if (put_pending(out) < 0)
 		return out_no_memory(err);
+	put_held(out, 0);
+	put_waiting(out, 0);
+	put_waiting(out, 1);
 	if (out->culled)
 		fprintf(stream->to, "# culled: %" PRIu64 " allocations, %" PRIu64 " bytes\n",
 			out->culled, out->culled_bytes);
@@ -465,6 +626,7 @@ static void heaptrack_fini(struct out_stream *stream)
 	free(out->texts);
 	free(out->classes);
 	free(out->chain);
+	buf_fini(&out->behind);
 }
 
 struct out_stream *out_heaptrack_new(FILE *to, const struct prof *names, struct err *err)
@@ -479,6 +641,8 @@ struct out_stream *out_heaptrack_new(FILE *to, const struct prof *names, struct 
 					   .names = names,
 					   .finish = heaptrack_finish,
 					   .fini = heaptrack_fini };
-	out->last_class = NONE;
+	out->held = out->last_number = NONE;
+	out->waiting[0].number = out->waiting[1].number = NONE;
+	out->classes_most = CLASSES_MAX;
 	return &out->stream;
 }
