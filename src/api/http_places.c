@@ -248,6 +248,9 @@ unsigned http_status_of(int code)
 	case EAGAIN:
 	case ETIMEDOUT:
 		return 503;
+	case ENOSPC:
+	case EDQUOT:
+		return 507;
 	default:
 		return 500;
 	}

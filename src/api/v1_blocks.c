@@ -30,6 +30,17 @@ static int make_blocks(const void *args, const struct shelf_task *task,
 	return rc;
 }
 
+/** no_room() - what is asked for needs all blocks, and some found no room. */
+static int no_room(const struct v1_call *call, const struct blocks *blocks, struct err *err)
+{
+	uint64_t kept = blocks_count(blocks), all = call->reading->totals.cost.allocations;
+	double need = (double)blocks_disk(blocks) / (double)kept * (double)all / 1e9;
+	err_set(err, -ENOSPC,
+		"the folder for temporary files has room for %llu of %llu single blocks",
+		(unsigned long long)kept, (unsigned long long)all);
+	return err_hint(err, "set TMPDIR to a folder with %.3g GB of free space", need);
+}
+
 int v1_blocks_get(struct v1_call *call, const struct blocks **blocks, struct err *err)
 {
 	const struct shelf_query query = { .source = call->source,
@@ -44,7 +55,7 @@ int v1_blocks_get(struct v1_call *call, const struct blocks **blocks, struct err
 	if (rc)
 		return rc;
 	*blocks = call->reading->product.data;
-	return 0;
+	return blocks_is_full(*blocks) && !call->takes_kept ? no_room(call, *blocks, err) : 0;
 }
 
 int v1_is_gone(const struct v1_call *call, uint64_t *looks, struct err *err)
@@ -389,11 +400,28 @@ void v1_blocks_unapplied(struct v1_call *call)
 		v1_unapplied(call, why, "base", NULL);
 }
 
+/** put_kept() - how far the blocks go that found room: they come in order of their end. */
+static int put_kept(struct v1_call *call, const struct blocks *blocks, struct err *err)
+{
+	struct block_row last;
+	uint64_t kept = blocks_count(blocks);
+	if (blocks_read(blocks, kept - 1, &last, err) < 0)
+		return err->code;
+	jsonw_object(&call->json, "kept");
+	jsonw_u64(&call->json, "blocks", kept);
+	jsonw_u64(&call->json, "of", call->reading->totals.cost.allocations);
+	uint64_t end = call->reading->totals.runtime_ns;
+	jsonw_u64(&call->json, "freed_until_ns", last.freed_ns < end ? last.freed_ns : end);
+	jsonw_object_end(&call->json);
+	return 0;
+}
+
 static int put_list(struct v1_call *call, const struct list *l, size_t begin, size_t count,
 		    const char *next, int cut, const struct blocks *blocks, struct err *err)
 {
 	struct jsonw *json = &call->json;
 	struct v1_stacks stacks;
+	int rc = 0;
 	uint32_t *rows = stacks_of(l->rows + begin, count, err);
 	if (!rows || v1_stacks_init(&stacks, call, rows, (uint32_t)(2 * count), err) < 0) {
 		free(rows);
@@ -409,13 +437,15 @@ static int put_list(struct v1_call *call, const struct list *l, size_t begin, si
 		jsonw_u64(json, "retry_ms", PART_MS);
 	if (cut)
 		jsonw_u64(json, "first_only", ASK_LIMIT_MAX);
+	if (blocks_is_full(blocks) && put_kept(call, blocks, err) < 0)
+		rc = err->code;
 	jsonw_str(json, "next", next);
 	v1_block_rows(call, &stacks, l->rows + begin, count, l->filter->end_ns, blocks);
 	v1_stacks_put(&stacks);
 	jsonw_object_end(json);
 	v1_stacks_fini(&stacks);
 	free(rows);
-	return 0;
+	return rc;
 }
 
 int v1_allocations(struct v1_call *call, struct err *err)
@@ -426,6 +456,7 @@ int v1_allocations(struct v1_call *call, struct err *err)
 	if (ask->grouped)
 		return v1_groups(call, err);
 	call->takes_part = ask->part && ask->has_wait;
+	call->takes_kept = 1;
 	int rc = v1_blocks_get(call, &blocks, err);
 	if (rc)
 		return rc;

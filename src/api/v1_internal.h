@@ -40,6 +40,8 @@ struct v1_call {
 	double progress;
 	/* v1_reading() may leave what is there of it, and return V1_PENDING */
 	int takes_part;
+	/* v1_blocks_get() may leave those that found room */
+	int takes_kept;
 	/* the answer is of such: it is not kept */
 	int in_part;
 	/* v1_reading() waits for its turn to put the answer together; it is its turn */

@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "query/blocks_impl.h"
 #include "query/impl.h"
 
 #define ROWS_HELD BLOCK_PAGE /* on their way to the file, or out of it */
+
+#define RESERVE_MOST (1ull << 30) /* of the file system that the rows lie in */
 
 #define NO_TID UINT32_MAX /* of a number that no thread has yet */
 
@@ -79,6 +82,18 @@ int blocks_read_at(int fd, void *to, size_t len, uint64_t at, struct err *err)
 	return 0;
 }
 
+/** leave_room() - -ENOSPC where what others need of the file system would be taken. */
+static int leave_room(struct blocks *blocks, struct err *err)
+{
+	struct statvfs fs;
+	if (blocks->rows % (16 * BLOCK_PAGE) || fstatvfs(blocks->rows_fd, &fs) < 0)
+		return 0;
+	uint64_t reserve = (uint64_t)fs.f_blocks * fs.f_frsize / 20;
+	if ((uint64_t)fs.f_bavail * fs.f_frsize > (reserve < RESERVE_MOST ? reserve : RESERVE_MOST))
+		return 0;
+	return err_set(err, -ENOSPC, "cannot write a temporary file: too little room is left");
+}
+
 static int flush(struct build *b, struct err *err)
 {
 	struct blocks *blocks = b->blocks;
@@ -86,8 +101,7 @@ static int flush(struct build *b, struct err *err)
 	b->held = 0;
 	if (!count)
 		return 0;
-	int rc = blocks_write(blocks->rows_fd, b->hold, count * sizeof(*b->hold),
-			      blocks->rows * sizeof(*b->hold), err);
+	int rc = leave_room(blocks, err);
 	return rc < 0 ? rc : blocks_put_page(blocks, b->hold, count, b->hold_threads, err);
 }
 
@@ -322,6 +336,11 @@ int blocks_fill(struct blocks *blocks, const struct query_source *source, const 
 	if (rc == 0)
 		rc = map_chains(blocks, err);
 	free(b);
+	if ((rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG) && blocks->rows) {
+		*err = (struct err){ 0 };
+		blocks->is_full = 1;
+		rc = 0;
+	}
 	return rc;
 }
 
@@ -329,8 +348,11 @@ struct blocks *blocks_new(const struct query_source *source, const struct prof *
 			  struct err *err)
 {
 	struct blocks *blocks = blocks_open(err);
-	if (blocks && blocks_fill(blocks, source, names, err) == 0)
+	int rc = blocks ? blocks_fill(blocks, source, names, err) : 0;
+	if (blocks && rc == 0 && !blocks->is_full)
 		return blocks;
+	if (blocks && rc == 0)
+		err_set(err, -ENOSPC, "there is no room for all blocks");
 	blocks_free(blocks);
 	return NULL;
 }
@@ -358,28 +380,40 @@ const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t cha
 	return blocks->chain ? &blocks->chain[chain] : NULL;
 }
 
+int blocks_is_full(const struct blocks *blocks)
+{
+	return blocks->is_full;
+}
+
+uint64_t blocks_disk(const struct blocks *blocks)
+{
+	return blocks->end + blocks->rows / BLOCK_PAGE * BLOCK_PAGE_BYTES;
+}
+
 int blocks_scan(const struct blocks *blocks,
 		int (*each)(void *ctx, const struct block_row *rows, size_t count), void *ctx,
 		struct err *err)
 {
-	struct block_row *rows = malloc(ROWS_HELD * sizeof(*rows));
-	int rc = rows ? 0 : err_set(err, -ENOMEM, "cannot read the blocks");
-	for (uint64_t at = 0; at < blocks->rows && rc == 0;) {
-		size_t count =
-			blocks->rows - at < ROWS_HELD ? (size_t)(blocks->rows - at) : ROWS_HELD;
-		rc = blocks_read_at(blocks->rows_fd, rows, count * sizeof(*rows),
-				    at * sizeof(*rows), err);
+	struct block_row *rows = malloc(BLOCK_PAGE * sizeof(*rows));
+	unsigned char *scratch = malloc(BLOCK_PACKED_MAX);
+	struct block_zone zone;
+	int rc = rows && scratch ? 0 : err_set(err, -ENOMEM, "cannot read the blocks");
+	for (uint64_t page = 0; page * BLOCK_PAGE < blocks->rows && rc == 0; page++) {
+		size_t count = blocks_page(blocks, page, &zone);
+		rc = block_unpack(blocks->rows_fd, &zone.packing, count, rows, scratch, err);
 		if (rc == 0)
 			rc = each(ctx, rows, count);
-		at += count;
 	}
 	free(rows);
+	free(scratch);
 	return rc;
 }
 
 int blocks_read(const struct blocks *blocks, uint64_t at, struct block_row *row, struct err *err)
 {
-	return blocks_read_at(blocks->rows_fd, row, sizeof(*row), at * sizeof(*row), err);
+	struct block_zone zone;
+	size_t count = blocks_page(blocks, at / BLOCK_PAGE, &zone);
+	return block_unpack_one(blocks->rows_fd, &zone.packing, count, at % BLOCK_PAGE, row, err);
 }
 
 void blocks_descriptors(const struct blocks *blocks, int descriptors[2])

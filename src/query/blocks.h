@@ -72,20 +72,24 @@ struct block_chain {
 struct blocks;
 /**
  * blocks_new() - one replay of @source. @names: its whole reading, which knows the producer's
- * numbers. NULL with @err. Needs 82 bytes a block where TMPDIR, else /var/tmp or /tmp, is.
+ * numbers. NULL with @err. Needs some 35 bytes a block where TMPDIR, else /var/tmp or /tmp, is.
  */
 struct blocks *blocks_new(const struct query_source *source, const struct prof *names,
 			  struct err *err);
 /**
  * blocks_open() - without rows; NULL with @err. blocks_fill() - the replay: while it runs,
  * blocks_select() of other threads finds what was written so far, and their chains are not known.
- * Once.
+ * Once. Where the rows find no room, 0 with those that did: blocks_is_full(), and chains stay
+ * unknown; a twentieth of the file system, at most 1 GiB, is left to others.
  */
 struct blocks *blocks_open(struct err *err);
 int blocks_fill(struct blocks *blocks, const struct query_source *source, const struct prof *names,
 		struct err *err);
 void blocks_free(struct blocks *blocks);
 uint64_t blocks_count(const struct blocks *blocks);
+int blocks_is_full(const struct blocks *blocks);
+/** blocks_disk() - bytes that the rows take where they lie. */
+uint64_t blocks_disk(const struct blocks *blocks);
 /** blocks_chain() - @chain not 0. Lent. NULL while the rows are still being written. */
 const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t chain);
 /**

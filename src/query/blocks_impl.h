@@ -21,9 +21,21 @@ enum block_column {
 };
 #define BLOCK_CODE_NEVER 65535u /* of an end: never */
 #define BLOCK_THREAD_OTHER 0u   /* the row says which */
-#define BLOCK_IDS_AT (BLOCK_COLUMNS * BLOCK_PAGE * 2)
-#define BLOCK_STACKS_AT (BLOCK_IDS_AT + BLOCK_PAGE * 4)
-#define BLOCK_PAGE_BYTES (BLOCK_STACKS_AT + BLOCK_PAGE * 4)
+#define BLOCK_PAGE_BYTES (BLOCK_COLUMNS * BLOCK_PAGE * 2)
+
+/** enum block_field - members of a row that are read alone; the others come after these. */
+enum block_field { BLOCK_FIELD_ID, BLOCK_FIELD_STACK, BLOCK_FIELD_FREED };
+#define BLOCK_FIELDS 12
+#define BLOCK_PACKED_MAX (BLOCK_PAGE * sizeof(struct block_row) + 8)
+
+/** struct block_packing - where the rows of one page lie in the file, and how. */
+struct block_packing {
+	uint64_t at, base[BLOCK_FIELDS];
+	/* bytes a value; 0: all have @base */
+	uint8_t width[BLOCK_FIELDS];
+	/* some have no end */
+	uint8_t never;
+};
 
 /** struct block_zone - what the rows of one page lie between. */
 struct block_zone {
@@ -31,6 +43,7 @@ struct block_zone {
 	/* lifetimes: of the ended */
 	uint64_t least[BLOCK_COLUMN_THREAD], most[BLOCK_COLUMN_THREAD];
 	uint32_t unended;
+	struct block_packing packing;
 };
 
 struct blocks {
@@ -41,6 +54,10 @@ struct blocks {
 	/* what follows grows while others look */
 	pthread_mutex_t lock;
 	uint64_t rows;
+	/* of the file of rows */
+	uint64_t end;
+	/* there was no room for more than these */
+	int is_full;
 	/* by page */
 	struct block_zone *zones;
 	size_t zone_cap;
@@ -70,9 +87,25 @@ static inline uint64_t block_code_least(uint32_t code)
 	return e > 63 ? UINT64_MAX : (uint64_t)(1024 + (code - 2048) % 1024) << (e - 10);
 }
 
+/** blocks_page() - the rows of page number @page, how many and how they lie. */
+size_t blocks_page(const struct blocks *blocks, uint64_t page, struct block_zone *zone);
 /**
- * blocks_put_page() - the columns of @count rows that were appended as page @page, and they are
- * there for others. 0 or negative errno.
+ * block_pack() - @count rows into @to of BLOCK_PACKED_MAX bytes; @how but for its place. Returns
+ * the bytes. block_unpack() - all rows of a page, block_unpack_one() - row @i, block_unpack_u32() -
+ * one member of all, where UINT32_MAX stands for that and more. @scratch: BLOCK_PACKED_MAX bytes. 0
+ * or negative errno with @err.
+ */
+size_t block_pack(const struct block_row *rows, size_t count, struct block_packing *how,
+		  unsigned char *to);
+int block_unpack(int fd, const struct block_packing *how, size_t count, struct block_row *rows,
+		 unsigned char *scratch, struct err *err);
+int block_unpack_one(int fd, const struct block_packing *how, size_t count, size_t i,
+		     struct block_row *row, struct err *err);
+int block_unpack_u32(int fd, const struct block_packing *how, size_t count, unsigned f,
+		     uint32_t *to, unsigned char *scratch, struct err *err);
+/**
+ * blocks_put_page() - @count rows are appended, with their columns, and are there for others. 0 or
+ * negative errno; -ENOSPC where they find no room.
  */
 int blocks_put_page(struct blocks *blocks, const struct block_row *rows, size_t count,
 		    const uint16_t *threads, struct err *err);

@@ -11,7 +11,7 @@
 #include "query/blocks_impl.h"
 #include "query/impl.h"
 
-#define SINGLES 96 /* so many rows of a page are read one by one; more: all of it */
+#define SINGLES 48 /* so many rows of a page are read one by one; more: all of it */
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -31,12 +31,10 @@ static void widen(struct block_zone *zone, unsigned column, uint64_t value)
 int blocks_put_page(struct blocks *blocks, const struct block_row *rows, size_t count,
 		    const uint16_t *threads, struct err *err)
 {
-	unsigned char *page = calloc(1, BLOCK_PAGE_BYTES);
+	unsigned char *page = calloc(1, BLOCK_PAGE_BYTES + BLOCK_PACKED_MAX);
 	if (!page)
 		return err_set(err, -ENOMEM, "cannot list the blocks");
 	uint16_t *column[BLOCK_COLUMNS];
-	uint32_t *ids = (uint32_t *)(page + BLOCK_IDS_AT),
-		 *stacks = (uint32_t *)(page + BLOCK_STACKS_AT);
 	struct block_zone zone = { .least_id = UINT64_MAX };
 	memset(zone.least, 0xff, sizeof(zone.least));
 	for (unsigned c = 0; c < BLOCK_COLUMNS; c++)
@@ -59,12 +57,15 @@ int blocks_put_page(struct blocks *blocks, const struct block_row *rows, size_t 
 		column[BLOCK_COLUMN_LIFETIME][i] =
 			never ? BLOCK_CODE_UNENDED : block_code(lifetime);
 		column[BLOCK_COLUMN_THREAD][i] = threads[i];
-		ids[i] = r->id < UINT32_MAX ? (uint32_t)r->id : UINT32_MAX;
-		stacks[i] = r->stack;
 	}
 	size_t number = (size_t)(blocks->rows / BLOCK_PAGE);
 	int rc = blocks_write(blocks->columns_fd, page, BLOCK_PAGE_BYTES,
 			      (uint64_t)number * BLOCK_PAGE_BYTES, err);
+	size_t packed = block_pack(rows, count, &zone.packing, page + BLOCK_PAGE_BYTES);
+	zone.packing.at = blocks->end;
+	if (rc == 0)
+		rc = blocks_write(blocks->rows_fd, page + BLOCK_PAGE_BYTES, packed, blocks->end,
+				  err);
 	free(page);
 	if (rc < 0)
 		return rc;
@@ -82,6 +83,7 @@ int blocks_put_page(struct blocks *blocks, const struct block_row *rows, size_t 
 	if (rc == 0) {
 		blocks->zones[number] = zone;
 		blocks->rows += count;
+		blocks->end += packed;
 	}
 	pthread_mutex_unlock(&blocks->lock);
 	return rc;
@@ -99,7 +101,8 @@ struct block_view {
 	int has[BLOCK_COLUMNS + 2];
 	int has_rows;
 	struct block_row *rows;
-	/* BLOCK_PAGE_BYTES */
+	uint32_t ids[BLOCK_PAGE], stacks[BLOCK_PAGE];
+	/* BLOCK_PAGE_BYTES, and BLOCK_PACKED_MAX behind them */
 	unsigned char *bytes;
 };
 
@@ -131,9 +134,21 @@ const uint16_t *block_view_lifetimes(struct block_view *v, struct err *err)
 	return codes(v, BLOCK_COLUMN_LIFETIME, err);
 }
 
+/** numbers() - a member of all rows, read once. */
+static const uint32_t *numbers(struct block_view *v, enum block_field field, uint32_t *to,
+			       struct err *err)
+{
+	unsigned number = BLOCK_COLUMNS + field;
+	if (!v->has[number] && block_unpack_u32(v->blocks->rows_fd, &v->zone.packing, v->count,
+						field, to, v->bytes + BLOCK_PAGE_BYTES, err) < 0)
+		return NULL;
+	v->has[number] = 1;
+	return to;
+}
+
 const uint32_t *block_view_ids(struct block_view *v, struct err *err)
 {
-	return part(v, BLOCK_COLUMNS, BLOCK_IDS_AT, BLOCK_PAGE * 4, err);
+	return numbers(v, BLOCK_FIELD_ID, v->ids, err);
 }
 
 uint16_t blocks_code(uint64_t value)
@@ -167,15 +182,15 @@ static int read_rows(struct block_view *v, struct err *err)
 	if (v->has_rows)
 		return 0;
 	v->has_rows = 1;
-	return blocks_read_at(v->blocks->rows_fd, v->rows, v->count * sizeof(*v->rows),
-			      v->page * BLOCK_PAGE * sizeof(*v->rows), err);
+	return block_unpack(v->blocks->rows_fd, &v->zone.packing, v->count, v->rows,
+			    v->bytes + BLOCK_PAGE_BYTES, err);
 }
 
 int block_view_row(struct block_view *v, uint32_t i, struct block_row *row, struct err *err)
 {
 	if (!v->has_rows && ++v->singles <= SINGLES)
-		return blocks_read_at(v->blocks->rows_fd, row, sizeof(*row),
-				      (v->page * BLOCK_PAGE + i) * sizeof(*row), err);
+		return block_unpack_one(v->blocks->rows_fd, &v->zone.packing, v->count, i, row,
+					err);
 	int rc = read_rows(v, err);
 	if (rc == 0)
 		*row = v->rows[i];
@@ -299,8 +314,7 @@ static int narrow(struct block_view *v, const struct selection *s, struct err *e
 		unsure = 1;
 	}
 	if (s->filter->stacks) {
-		const uint32_t *stack =
-			part(v, BLOCK_COLUMNS + 1, BLOCK_STACKS_AT, BLOCK_PAGE * 4, err);
+		const uint32_t *stack = numbers(v, BLOCK_FIELD_STACK, v->stacks, err);
 		if (!stack)
 			return err->code;
 		for (unsigned i = 0; i < v->count; i++)
@@ -358,6 +372,15 @@ uint64_t blocks_count(const struct blocks *blocks)
 	return rows;
 }
 
+size_t blocks_page(const struct blocks *blocks, uint64_t page, struct block_zone *zone)
+{
+	pthread_mutex_lock((pthread_mutex_t *)&blocks->lock);
+	uint64_t rows = blocks->rows - page * BLOCK_PAGE;
+	*zone = blocks->zones[page];
+	pthread_mutex_unlock((pthread_mutex_t *)&blocks->lock);
+	return rows < BLOCK_PAGE ? (size_t)rows : BLOCK_PAGE;
+}
+
 static void view_fini(struct block_view *v)
 {
 	if (!v)
@@ -373,7 +396,7 @@ static struct block_view *view_new(const struct blocks *blocks, struct err *err)
 	if (v) {
 		v->blocks = blocks;
 		v->rows = malloc(BLOCK_PAGE * sizeof(*v->rows));
-		v->bytes = malloc(BLOCK_PAGE_BYTES);
+		v->bytes = malloc(BLOCK_PAGE_BYTES + BLOCK_PACKED_MAX);
 	}
 	if (v && v->rows && v->bytes)
 		return v;
@@ -394,12 +417,7 @@ int blocks_select(const struct blocks *blocks, const struct block_filter *filter
 		rc = err->code;
 	for (uint64_t i = 0; i < pages && rc == 0; i++) {
 		v->page = backwards ? pages - 1 - i : i;
-		v->count = rows - v->page * BLOCK_PAGE < BLOCK_PAGE
-				   ? (uint32_t)(rows - v->page * BLOCK_PAGE)
-				   : BLOCK_PAGE;
-		pthread_mutex_lock((pthread_mutex_t *)&blocks->lock);
-		v->zone = blocks->zones[v->page];
-		pthread_mutex_unlock((pthread_mutex_t *)&blocks->lock);
+		v->count = (uint32_t)blocks_page(blocks, v->page, &v->zone);
 		rc = select_page(v, &s, err);
 		if (rc == 0)
 			rc = each(ctx, v, err);
@@ -415,18 +433,13 @@ int blocks_find(const struct blocks *blocks, uint64_t id, struct block_row *row,
 	uint64_t rows = blocks_count(blocks);
 	int rc = v ? 0 : err->code;
 	for (uint64_t page = 0; rc == 0 && page * BLOCK_PAGE < rows; page++) {
-		pthread_mutex_lock((pthread_mutex_t *)&blocks->lock);
-		v->zone = blocks->zones[page];
-		pthread_mutex_unlock((pthread_mutex_t *)&blocks->lock);
+		v->count = (uint32_t)blocks_page(blocks, page, &v->zone);
 		if (id < v->zone.least_id || id > v->zone.most_id)
 			continue;
 		memset(v->has, 0, sizeof(v->has));
 		v->page = page;
 		v->has_rows = 0;
 		v->singles = 0;
-		v->count = rows - page * BLOCK_PAGE < BLOCK_PAGE
-				   ? (uint32_t)(rows - page * BLOCK_PAGE)
-				   : BLOCK_PAGE;
 		const uint32_t *ids = block_view_ids(v, err);
 		rc = ids ? 0 : err->code;
 		for (uint32_t i = 0; rc == 0 && i < v->count; i++) {

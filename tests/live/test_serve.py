@@ -506,6 +506,32 @@ def test_a_sheet_is_what_explain_says(server, byteledger, recordings):
     assert sum(line["bytes"] for line in change["lines"]) + change["unexplained_bytes"] == change["rss_bytes"]
 
 
+def test_blocks_that_find_no_room_on_the_disk_leave_a_list_that_says_so(byteledger, recordings, server, tmp_path):
+    """10^9 events took 41 GB of temporary files, and the list ended in a 500."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("no file system of one's own here: " + done.stderr)
+    try:
+        with Server(byteledger, recordings[1], env={"TMPDIR": str(disk)}) as small:
+            got = small.get("allocations", min_size=64, limit=10000)
+            known, kept = server.get("allocations", src=1, min_size=64, limit=10000), got["kept"]
+            assert "kept" not in known and known["scanned"] == kept["of"] > kept["blocks"] == got["scanned"] >= 4096
+            assert 0 < got["matched"] < known["matched"]
+            freed = [t for t in got["allocations"]["freed_ns"] if t is not None]
+            assert freed and max(freed) <= kept["freed_until_ns"]
+            # of those that were freed by then it has all
+            by_then = [i for i, t in zip(known["allocations"]["id"], known["allocations"]["freed_ns"]) if t and t < kept["freed_until_ns"]]
+            assert set(by_then) <= set(got["allocations"]["id"]) or got["matched"] > 10000
+            status, _, body = small.ask("/api/v1/histogram?x=size")
+            assert status == 507 and f"room for {kept['blocks']} of {kept['of']} single blocks" in json.loads(body)["error"]
+            assert "TMPDIR" in json.loads(body)["hint"]
+            assert small.get("rows", by="function", limit=1)["total"] == server.get("rows", src=1, by="function", limit=1)["total"]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 def test_lists_of_blocks_agree_with_the_sums(server, byteledger, recordings):
     for words, options in (({}, ()), ({"at": "50%"}, ("--at", "50%")), ({"leaked": 1}, ("--leaked",)),
                            ({"min_size": 1000}, ("--min-size", "1000")), ({"lifetime_min": "5ms"}, ("--lifetime-min", "5ms")),

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single blocks: what the columns select is what every row, looked at by itself, says. */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -242,11 +245,112 @@ static void what_was_written_so_far_can_be_read_meanwhile(void **state)
 	prof_free(names);
 }
 
+struct row_copy {
+	struct block_row *rows;
+	size_t count;
+};
+
+static int copy_each(void *ctx, const struct block_row *rows, size_t count)
+{
+	struct row_copy *c = ctx;
+	struct block_row *grown = realloc(c->rows, (c->count + count) * sizeof(*rows));
+	assert_non_null(grown);
+	c->rows = grown;
+	memcpy(c->rows + c->count, rows, count * sizeof(*rows));
+	c->count += count;
+	return 0;
+}
+
+/* A replay ends where its sink fails; the stream would end the test. */
+struct until_full {
+	struct sink sink;
+	struct sink *to;
+	struct err err;
+};
+
+static int until_full_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct until_full *u = (struct until_full *)sink;
+	return u->err.code ? 0 : u->to->define(u->to, def, err);
+}
+
+static int until_full_put(struct sink *sink, const struct event *events, size_t count,
+			  struct err *err)
+{
+	struct until_full *u = (struct until_full *)sink;
+	(void)err;
+	if (!u->err.code)
+		u->to->put(u->to, events, count, &u->err);
+	return 0;
+}
+
+static int run_until_full(void *ctx, struct sink *sink, struct err *err)
+{
+	struct until_full u = { { until_full_define, until_full_put }, sink, { 0 } };
+	run(ctx, &u.sink, err);
+	*err = u.err;
+	return u.err.code;
+}
+
+/* A disk that is full: by the limit on file size, which needs no file system of our own. */
+static void rows_that_find_no_room_leave_those_before_them(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct rlimit was, limit;
+	uint64_t seed = 43;
+	const struct query_source source = { .run = run_until_full, .ctx = &seed };
+	struct prof *names = names_of(&source);
+	struct row_copy all = { 0 }, kept = { 0 };
+	struct blocks *whole = blocks_new(&source, names, &err);
+	assert_non_null(whole);
+	assert_false(blocks_is_full(whole));
+	assert_int_equal(blocks_scan(whole, copy_each, &all, &err), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	limit = (struct rlimit){ 600 << 10, was.rlim_max };
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	struct blocks *blocks = blocks_open(&err);
+	assert_non_null(blocks);
+	assert_int_equal(blocks_fill(blocks, &source, names, &err), 0);
+	struct err none = { 0 };
+	assert_null(blocks_new(&source, names, &none));
+	assert_int_equal(none.code, -ENOSPC);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+	assert_true(blocks_is_full(blocks));
+	assert_string_equal(err.msg, "");
+	assert_int_equal(blocks_scan(blocks, copy_each, &kept, &err), 0);
+	assert_in_range(kept.count, BLOCK_PAGE, all.count - 1);
+	assert_memory_equal(kept.rows, all.rows, kept.count * sizeof(*kept.rows));
+	free(all.rows);
+	free(kept.rows);
+	blocks_free(whole);
+	blocks_free(blocks);
+	prof_free(names);
+}
+
+/* What a row takes on the disk, which at 10^9 events decides whether they fit. */
+static void a_row_takes_less_than_half_of_its_bytes_on_the_disk(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	uint64_t seed = 44;
+	const struct query_source source = { .run = run, .ctx = &seed };
+	struct prof *names = names_of(&source);
+	struct blocks *blocks = blocks_new(&source, names, &err);
+	assert_non_null(blocks);
+	assert_in_range(blocks_disk(blocks) / blocks_count(blocks), 10, 41);
+	blocks_free(blocks);
+	prof_free(names);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_filter_takes_the_rows_that_match_it),
 		cmocka_unit_test(what_was_written_so_far_can_be_read_meanwhile),
+		cmocka_unit_test(rows_that_find_no_room_leave_those_before_them),
+		cmocka_unit_test(a_row_takes_less_than_half_of_its_bytes_on_the_disk),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,12 @@ function Single(props: ViewProps): JSX.Element {
 					</span>
 				)}
 			</div>
+			{answer.data?.kept && (
+				<Note kind="warn">
+					Only {grouped(answer.data.kept.blocks)} of {grouped(answer.data.kept.of)} blocks found room in the server's folder for temporary files: those that were freed until{" "}
+					{moment(answer.data.kept.freed_until_ns)}. Another TMPDIR of `serve` shows all.
+				</Note>
+			)}
 			{culled > 0 && <Note kind="info">{count(culled)} short-lived blocks were kept as sums only and are not in this list.</Note>}
 			<Shown answer={answer}>
 				{() =>
