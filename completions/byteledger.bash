@@ -9,7 +9,7 @@ _byteledger_words() {
 	"explain --by") echo function module file line stack ;;
 	*" --by") echo stack function module file line thread ;;
 	*" --cost") echo peak allocations allocated temporary leaked live ;;
-	"export --to") echo folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl ;;
+	"export --to") echo folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl prometheus ;;
 	"net --format") echo jsonl json table ;;
 	"diff --format") echo text json folded pprof ;;
 	"report --format" | "regions --format") echo text json csv ;;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/memory.h"
-#include "api/metrics.h"
+#include "out/metrics.h"
 
 /** Everything that one scrape tells of one process. */
 struct scrape {

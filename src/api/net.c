@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/metrics.h"
 #include "api/net_internal.h"
 #include "api/network-recorder-openapi.h"
 #include "base/clock.h"
 #include "node/nodes.h"
+#include "out/metrics.h"
 
 #define DEFAULT_NODE "tezedge" /* what older clients mean without node_name */
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/metrics.h"
 #include "api/net_internal.h"
 #include "node/nodes.h"
+#include "out/metrics.h"
 
 static const char *const ways[2] = { "incoming", "outgoing" };
 

@@ -51,7 +51,9 @@ struct out_format {
 	STREAM(dhat, "dhat.json", "application/json", 0, 0, 1, 0)                               \
 	READING(csv, "csv", "text/csv; charset=utf-8", 0, 0, 1, OUT_WORDS_TABLE)                \
 	READING(json, "json", "application/json", 0, 1, 1, OUT_WORDS_TABLE)                     \
-	STREAM(jsonl, "jsonl", "application/x-ndjson", 0, 1, 1, 0)
+	STREAM(jsonl, "jsonl", "application/x-ndjson", 0, 1, 1, 0)                              \
+	READING(prometheus, "prom", "text/plain; version=0.0.4; charset=utf-8", 0, 1, 1,        \
+		OUT_WORDS_TABLE)
 
 #define OUT_FORMAT_WORD(name, ...) " " #name
 /* " folded flamegraph ...", each with a space before it */

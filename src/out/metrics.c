@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/metrics.h"
+#include "out/metrics.h"
 
 #include <inttypes.h>
 #include <string.h>

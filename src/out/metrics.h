@@ -3,8 +3,8 @@
  * metrics.h - lines of Prometheus' text format 0.0.4. One handler of /metrics calls its
  * contributors one after the other; each writes whole families with these.
  */
-#ifndef API_METRICS_H
-#define API_METRICS_H
+#ifndef OUT_METRICS_H
+#define OUT_METRICS_H
 
 #include <stdint.h>
 
