@@ -445,10 +445,10 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 		}
 	}
 	/*
-	 * what a runtime makes may be new, or writable and not executable for a moment: a guess has
-	 * led there
+	 * what a runtime makes may be new, or writable and not executable for a moment; and of a
+	 * library that is just being loaded nothing is known yet
 	 */
-	if (kind == WALK_NOT_CODE && w->guessed && walk_is_behind_call(f.ip))
+	if (kind == WALK_NOT_CODE && w->frames && walk_is_behind_call(f.ip))
 		kind = WALK_CODE;
 	if (kind == WALK_NOT_CODE) {
 		/* not a frame: the walk ended before it, or the recipe knew of no other stack */

@@ -24,6 +24,8 @@
 #include "sym/sym.h"
 
 #define LOOK_NS 100000000ull /* new code is looked for, ends are seen */
+#define SOON_NS 10000000ull  /* what a program begins with loads most of its code */
+#define BEGINS_NS (2 * NS_PER_S)
 #define MARK_NS NS_PER_S
 #define CODE_NS NS_PER_S  /* new files of one process */
 #define EVERY_NS NS_PER_S /* at most one answer in so much */
@@ -594,6 +596,13 @@ static int see_to_all(struct sample_life *l, uint64_t now, struct err *err)
 	return l->end_ns && now >= l->end_ns ? BY_US : 0;
 }
 
+/* When things are looked at again that announce themselves to nobody. */
+static uint64_t next_look(const struct sample_life *l, uint64_t now)
+{
+	int begins = l->opt.program && now - l->samples->start_ns < BEGINS_NS;
+	return now + (begins ? SOON_NS : LOOK_NS);
+}
+
 /*
  * Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended
  * it, 1 the processes did.
@@ -609,7 +618,7 @@ static int watch(struct sample_life *l, struct err *err)
 		/* before all else, which takes its time: probes may be in that are to go now */
 		if (sampler_govern(&l->governor, clock_ns(CLOCK_MONOTONIC), err) < 0)
 			return err->code;
-		uint64_t now = clock_ns(CLOCK_MONOTONIC), next = now + LOOK_NS;
+		uint64_t now = clock_ns(CLOCK_MONOTONIC), next = next_look(l, now);
 		int hurries = !has_ended && sampler_governor_hurries(&l->governor, now);
 		int rc = hurries ? 0 : see_to_all(l, now, err);
 		if (rc)

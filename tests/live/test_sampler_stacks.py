@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,3 +65,43 @@ def test_code_that_comes_while_probes_are_loaded_is_known(byteledger):
         got = json.loads(end(s))["processes"][0]
     calls = sum(r["count"] for r in got["rows"] if r["frames"] and (r["frames"][0]["module"] or "").startswith("libzstd"))
     assert calls >= 321 and not got["partial_stacks"]["no_caller"], (calls, got["partial_stacks"])
+
+
+EARLY = """
+#include <stdlib.h>
+__attribute__((noinline)) void *early(void)
+{
+	void *volatile block = malloc(321);
+	return block;
+}
+"""
+EARLY_LOADS = """
+import ctypes, sys
+sys.stdin.readline()
+early = ctypes.CDLL(sys.argv[1]).early
+early.restype = ctypes.c_void_p
+for i in range(321):
+    early()
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_code_that_calls_before_anybody_knows_it_is_named(byteledger, tmp_path):
+    """A JVM's library has called a third of what it ever will when its recipes are read: by its frame pointers, meanwhile."""
+    (tmp_path / "early.c").write_text(EARLY)
+    subprocess.run(["cc", "-O1", "-g", "-fno-omit-frame-pointer", "-shared", "-fPIC", "-o", tmp_path / "early.so", tmp_path / "early.c"], check=True)
+    with running(sys.executable, "-c", EARLY_LOADS, tmp_path / "early.so") as p, \
+            sampling(byteledger, "-p", p.pid, "--all", "--budget", "0", "--format", "json") as s:
+        s.send_signal(signal.SIGSTOP)
+        try:
+            go(p)
+            assert p.stdout.readline() == "done\n"
+        finally:
+            s.send_signal(signal.SIGCONT)
+        time.sleep(0.3) # two looks at what is mapped
+        got = json.loads(end(s))["processes"][0]
+    rows = [r for r in got["rows"] if r["frames"] and r["frames"][0]["function"] == "early"]
+    assert sum(r["count"] for r in rows) == 321, (got["partial_stacks"], rows)
+    assert all(any("Eval" in f["function"] for f in r["frames"] if f["function"]) for r in rows), rows
+    assert not got["partial_stacks"]["no_caller"], got["partial_stacks"]
