@@ -32,6 +32,45 @@ def test_musls_functions_are_counted_as_all_others(byteledger, tmp_path, link):
     held_against(truth, got)
 
 
+OWNABSL = """
+#include <cstdio>
+#include <cstdlib>
+__attribute__((noinline)) void by_malloc(int i) { void *volatile p = malloc(100); if (i % 2) free(p); }
+__attribute__((noinline)) void by_new(int i) { char *volatile p = new char[200]; if (i % 2) delete[] p; }
+__attribute__((noinline)) void by_calloc(int i) { void *volatile p = calloc(3, 100); if (i % 2) free(p); }
+__attribute__((noinline)) void by_realloc(int i) { void *volatile p = realloc(nullptr, 50); p = realloc(p, 5000); if (i % 2) free(p); }
+int main()
+{
+	getchar();
+	for (int i = 0; i < 1000; i++) { by_malloc(i); by_new(i); by_calloc(i); by_realloc(i); }
+	puts("by_malloc 1000 100000 500\\nby_new 1000 200000 500\\nby_calloc 1000 300000 500\\nby_realloc 2000 5050000 500\\ndone");
+	fflush(stdout);
+	getchar();
+	getchar();
+}
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--leaks",)], ids=["calls", "leaks"])
+@pytest.mark.parametrize("link", [[], ["-static"]], ids=["dynamic", "static"])
+def test_an_allocator_of_aliases_in_the_program_itself_is_counted(byteledger, tmp_path, link, options):
+    """As google's tcmalloc is linked: new is not malloc there, and both are other names of functions of its own."""
+    program = tmp_path / "ownabsl"
+    (tmp_path / "main.cpp").write_text(OWNABSL)
+    subprocess.run(["c++", "-O2", "-g", "-std=c++17", "-fno-builtin", *link, f"{ROOT}/tests/prog/ownabsl.cpp", tmp_path / "main.cpp", "-o", program],
+                   check=True)
+    with running(program) as p, sampling(byteledger, "-p", p.pid, "--all", "--format", "json", *options) as s:
+        go(p)
+        truth = truth_of(p)
+        got = json.loads(end(s))["processes"][0]
+    found, figures = {}, 3 if options else 2
+    for row in got["rows"]:
+        sums = found.setdefault(row["frames"][0]["function"].split("(")[0] if row["frames"] else "-", [0, 0, 0])
+        for i, value in enumerate((row["count"], row["bytes"], row.get("live_count", 0))):
+            sums[i] += value
+    assert {way: tuple(found.get(way, [0])[:figures]) for way in truth} == {way: t[:figures] for way, t in truth.items()}
+
+
 def libraries_of(program):
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return re.findall(r"(/\S+) \(0x", said)
