@@ -121,8 +121,10 @@ def test_without_descriptors_nothing_spins_and_newcomers_get_in(recorder):
             s.settimeout(20)
             s.sendall(b"GET /v3/status HT" if kind != "tcp" else b"<14>1 - - - - - - half a li")
             held.append(s)
-    # each server answers a newcomer, and a new sender is heard
-    assert r.get("/v3/status", "v2")["nodes"] and r.get("/v3/status", "v3")["nodes"]
+    # each server answers a newcomer, once it has seen that what the others have sent is no question yet; and a new sender is heard
+    for port in ("v2", "v3"):
+        answer = wait_until(lambda port=port: (got := r.request("/v3/status", port))[0] == 200 and got[2], what=f"{port}'s answer", seconds=20)
+        assert json.loads(answer)["nodes"]
     late = socket.create_connection(("127.0.0.1", r.ports["tcp"]))
     late.sendall(b"<14>1 - - - - - - from the late one\n")
     wait_until(lambda: "from the late one" in str(r.get("/v2/log", limit=1000)), what="the late sender's line")

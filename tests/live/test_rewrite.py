@@ -149,7 +149,7 @@ def test_what_is_given_away_names_nobody(byteledger, recording, tmp_path, how):
     for first, second in zip(before["rows"], after["rows"]):
         for one, two in zip(reversed(first["frames"]), reversed(second["frames"])):
             assert seen.setdefault(("function", one["function"]), two["function"]) == two["function"], one
-    assert len(set(seen.values())) == len(seen) > 200
+    assert len(set(seen.values())) == len(seen) > 150 # 196 with sid's python3
     assert not [name for name in os.listdir(tmp_path) if name != "given.blt"]
 
 
