@@ -304,7 +304,7 @@ static int call_library(struct aside *in, pid_t tid, const struct attach_opt *op
 				      .free_stacks = opt->free_stacks,
 				      .stamp_every_event = opt->stamp_every_event,
 				      .name_threads = opt->name_threads };
-	int rc = put(in, tid, in->data, said, sizeof(*said), err);
+	int rc = put(in, tid, in->data, said, offsetof(struct wire_inject, hooks), err);
 	if (rc == 0)
 		rc = call_function(in->call, at, in->stack, (const uint64_t[]){ in->data, 0, 0 },
 				   LOAD_NS, &answer, err);

@@ -32,29 +32,56 @@ static const struct {
 	{ "mi_malloc", MI, 0 },        { "mi_free", MI, 1 },
 };
 
+/*
+ * What a library's own functions are that are no hook's, of those that obtain: they take more than
+ * four arguments, or write down where the block is.
+ */
+static const char *const unled[] = { "mi_aligned_offset_recalloc",
+				     "mi_dupenv_s",
+				     "mi_heap_calloc_aligned_at",
+				     "mi_heap_realloc_aligned_at",
+				     "mi_heap_recalloc_aligned",
+				     "mi_heap_recalloc_aligned_at",
+				     "mi_heap_rezalloc_aligned_at",
+				     "mi_mbsdup",
+				     "mi_reallocarr",
+				     "mi_recalloc_aligned_at",
+				     "mi_wcsdup",
+				     "mi_wdupenv_s" };
+
 struct seen {
 	const char *obtains[FAMILIES];
 	int releases[FAMILIES];
 };
 
-static void consider(struct seen *seen, const char *name)
+static void add(struct seen *seen, size_t i)
 {
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		if (*name != *names[i].name || strcmp(name, names[i].name) != 0)
-			continue;
-		if (names[i].releases)
-			seen->releases[names[i].family] = 1;
-		else
-			seen->obtains[names[i].family] = names[i].name;
-	}
+	if (names[i].releases)
+		seen->releases[names[i].family] = 1;
+	else
+		seen->obtains[names[i].family] = names[i].name;
 }
 
-static const char *whole(const struct seen *seen)
+/* Return: its number in @names; ARRAY_LEN(names): it is none of them. */
+static size_t number_of(const char *name)
 {
-	for (size_t i = 0; i < FAMILIES; i++)
-		if (seen->obtains[i] && seen->releases[i])
-			return seen->obtains[i];
-	return NULL;
+	size_t i = 0;
+	while (i < ARRAY_LEN(names) &&
+	       (*name != *names[i].name || strcmp(name, names[i].name) != 0))
+		i++;
+	return i;
+}
+
+static void consider(struct seen *seen, const char *name)
+{
+	size_t i = number_of(name);
+	if (i < ARRAY_LEN(names))
+		add(seen, i);
+}
+
+static const char *whole(const struct seen *seen, enum family f)
+{
+	return seen->releases[f] ? seen->obtains[f] : NULL;
 }
 
 /* ---- the executable's file ------------------------------------------------------------------- */
@@ -113,37 +140,97 @@ static void read_file(const struct target *t, struct seen *seen)
 
 /* ---- what objects ask of each other ---------------------------------------------------------- */
 
+struct asked {
+	/* the executable has it, other objects have it, some object asks for it */
+	struct seen own, others, asked;
+	/* objects that have what obtains, and whether two have the same name */
+	unsigned holders[FAMILIES];
+	int twice[FAMILIES];
+	/* by which object, from 1 on */
+	size_t had[ARRAY_LEN(names)];
+	/* one library has both */
+	int together[FAMILIES];
+	/* what is asked for and cannot be led */
+	const char *unled;
+};
+
+static void defines(struct asked *to, struct seen *here, const char *name, size_t object)
+{
+	size_t i = number_of(name);
+	if (i == ARRAY_LEN(names))
+		return;
+	if (to->had[i] && to->had[i] != object)
+		to->twice[names[i].family] = 1;
+	to->had[i] = object;
+	add(here, i);
+}
+
+static void asks(struct asked *to, const char *name)
+{
+	consider(&to->asked, name);
+	for (size_t i = 0; *name == 'm' && i < ARRAY_LEN(unled); i++)
+		if (strcmp(name, unled[i]) == 0)
+			to->unled = unled[i];
+}
+
+static void read_object(struct asked *to, const struct object *o, struct seen *here, size_t number)
+{
+	for (size_t k = 0; k < o->symbol_count; k++) {
+		const Elf64_Sym *sym = &o->symbols[k];
+		if (sym->st_name >= o->strings_bytes)
+			continue;
+		const char *name = o->strings + sym->st_name;
+		unsigned type = ELF64_ST_TYPE(sym->st_info);
+		if (sym->st_shndx == SHN_UNDEF)
+			asks(to, name);
+		else if (type == STT_FUNC || type == STT_GNU_IFUNC)
+			defines(to, here, name, number);
+	}
+}
+
+static void merge(struct asked *to, struct seen *seen, const struct seen *here, int is_library)
+{
+	for (size_t f = 0; f < FAMILIES; f++) {
+		if (here->obtains[f])
+			seen->obtains[f] = here->obtains[f];
+		seen->releases[f] |= here->releases[f];
+		to->holders[f] += here->obtains[f] != NULL;
+		to->together[f] |= is_library && whole(here, f);
+	}
+}
+
 /*
  * Whether an object calls what another one defines. A library may ask for it in case it is there,
  * and one that nobody asks for under such a name serves malloc(), which is led.
  */
-static void read_objects(struct objects *objects, struct seen *own, struct seen *others,
-			 struct seen *asked)
+static void read_objects(struct objects *objects, struct asked *to)
 {
 	for (size_t i = 0; i < objects->count; i++) {
 		struct object *o = &objects->list[i];
+		struct seen here = { 0 };
 		if (o->is_libc || o->is_loader || o->is_vdso || !object_symbols(objects, o))
 			continue;
-		for (size_t k = 0; k < o->symbol_count; k++) {
-			const Elf64_Sym *sym = &o->symbols[k];
-			if (sym->st_name >= o->strings_bytes)
-				continue;
-			const char *name = o->strings + sym->st_name;
-			if (sym->st_shndx == SHN_UNDEF)
-				consider(asked, name);
-			else if (ELF64_ST_TYPE(sym->st_info) == STT_FUNC)
-				consider(i ? others : own, name);
-		}
+		read_object(to, o, &here, i + 1);
+		merge(to, i ? &to->others : &to->own, &here, i > 0);
 	}
 }
 
 const char *carried_find(struct objects *objects)
 {
-	struct seen own = { 0 }, others = { 0 }, asked = { 0 };
+	struct asked all = { 0 };
 
-	read_file(objects->target, &own);
-	read_objects(objects, &own, &others, &asked);
-	for (size_t i = 0; i < FAMILIES; i++)
-		others.obtains[i] = others.obtains[i] ? asked.obtains[i] : NULL;
-	return whole(&own) ? whole(&own) : whole(&others);
+	read_file(objects->target, &all.own);
+	read_objects(objects, &all);
+	for (size_t f = 0; f < FAMILIES; f++)
+		if (whole(&all.own, f))
+			return whole(&all.own, f);
+	for (size_t f = 0; f < FAMILIES; f++) {
+		if (!whole(&all.others, f) || (!all.asked.obtains[f] && !all.asked.releases[f]))
+			continue;
+		if (all.holders[f] != 1 || !all.together[f] || all.twice[f])
+			return all.others.obtains[f];
+		if (f == MI && all.unled)
+			return all.unled;
+	}
+	return NULL;
 }

@@ -35,14 +35,17 @@ struct own_shape {
 
 /* A hooked function, as its stub hands it to the hook. The entry code knows what stands where. */
 struct own_call {
-	/* its moved head */
+	/* its moved head; the function itself, where only words lead here */
 	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t);
 	/* the object that it lies in */
 	uint64_t object_lo, object_bytes;
+	/* where such words' stub goes on to */
+	const void *entry;
 	struct own_shape shape;
 };
 _Static_assert(offsetof(struct own_call, next) == 0 && offsetof(struct own_call, object_lo) == 8 &&
-		       offsetof(struct own_call, object_bytes) == 16,
+		       offsetof(struct own_call, object_bytes) == 16 &&
+		       offsetof(struct own_call, entry) == 24,
 	       "own_entry_x86_64.S");
 
 /* ---- own_names.c ---- */
@@ -111,5 +114,14 @@ uint64_t own_resize_in_place(OWN_ARGS) HIDDEN;
  */
 uint64_t own_next_release(uint64_t a, uint64_t b, uint64_t c, uint64_t d,
 			  const struct own_call *own, uint64_t ax) HIDDEN;
+
+/* ---- led.c ---- */
+
+#define OWN_LED_MAX 192
+#define OWN_LED_CALL 40 /* bytes of a struct own_call */
+#define OWN_LED_STUB 16 /* bytes of a stub's code */
+extern struct own_call own_led[OWN_LED_MAX] HIDDEN;
+/** own_led_stubs - the code to which words are led: stub n goes on with own_led[n]. */
+extern const uint8_t own_led_stubs[OWN_LED_MAX * OWN_LED_STUB] HIDDEN;
 
 #endif

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own_entry_x86_64.S - between the stubs of hooked functions and the hooks of own_hooks.c. */
+#if defined(__CET__) && (__CET__ & 1)
+#define ENTRY_MARK endbr64
+#else
+#define ENTRY_MARK
+#endif
+
 	.text
 
 .macro DONE name
@@ -131,6 +137,34 @@ own_jumped:
 	OWN	entry_release, own_release
 	OWN	entry_resize, own_resize
 	OWN	entry_resize_in_place, own_resize_in_place
+
+/*
+ * The stubs of led.c, as own.c writes them where heads move: the function's struct own_call in rax, and what stood there on
+ * the stack.
+ */
+#define LED_MAX 192
+#define LED_CALL 40
+#define ENTRY 24
+
+	.p2align 4
+	.globl	own_led_stubs
+	.hidden	own_led_stubs
+	.type	own_led_stubs, @function
+own_led_stubs:
+	.cfi_startproc
+	.set	n, 0
+	.rept	LED_MAX
+	.p2align 4
+	ENTRY_MARK
+	push	%rax
+	.cfi_adjust_cfa_offset 8
+	lea	own_led+n*LED_CALL(%rip), %rax
+	jmp	*ENTRY(%rax)
+	.cfi_adjust_cfa_offset -8
+	.set	n, n + 1
+	.endr
+	.org	own_led_stubs + LED_MAX * 16	/* no stub is longer */
+	DONE	own_led_stubs
 
 /* own_next_release(a, b, c, d, own, ax): with what stood in rax, which is what stands there afterwards if nothing is returned. */
 	.p2align 4

@@ -11,6 +11,7 @@
 
 #include "preload/next.h"
 #include "preload/options.h"
+#include "preload/patched.h"
 #include "preload/process.h"
 #include "preload/start.h"
 #include "preload/thread.h"
@@ -57,6 +58,19 @@ static void enter(void *ctx, const ElfW(Sym) * sym, const char *name)
 	};
 }
 
+/* What the library does not show, or programs would take it for that allocator. */
+static void enter_led(void *ctx, uintptr_t hook, uintptr_t original, const char *name)
+{
+	struct wire_inject *to = ctx;
+	if (to->hook_count == WIRE_INJECT_HOOKS)
+		return;
+	to->hooks[to->hook_count++] = (struct wire_inject_hook){
+		.hook = hook,
+		.original = original,
+		.name = (uint64_t)name,
+	};
+}
+
 /* No object goes away while the loader shows them. */
 static int fill_hooks(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -69,6 +83,7 @@ static int fill_hooks(struct dl_phdr_info *info, size_t size, void *arg)
 		table.bias = own->l_addr;
 		next_symbols(own, enter, &table);
 	}
+	own_lead(enter_led, arg);
 	return 1;
 }
 

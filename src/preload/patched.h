@@ -23,6 +23,15 @@ void own_hook_all(void) HIDDEN;
  */
 void own_enter(void) HIDDEN;
 
+typedef void own_led_fn(void *ctx, uintptr_t hook, uintptr_t original, const char *name);
+/**
+ * own_lead() - in a process that we came into, each time: have hooks ready for the allocators that
+ * have names of their own in a library, hand them to @each, and enter whose they are into
+ * process.heap. @name is of that library. While no object can go away. Some us where there are
+ * none.
+ */
+void own_lead(own_led_fn *each, void *ctx) HIDDEN;
+
 /**
  * calls_closing() - whether the code of an object, at most 2 MiB of it, has system calls of its own
  * that may close pages of a stack.

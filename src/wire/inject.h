@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define WIRE_INJECT_MAGIC 0x32746a6e69676562ull /* "beginjt2" */
+#define WIRE_INJECT_MAGIC 0x33746a6e69676562ull /* "beginjt3" */
 #define WIRE_INJECT_CALL "byteledger_heap_inject"
 /* It returns negative errno or this, which is no number of a system call: see inject/call.h. */
 #define WIRE_INJECT_DONE 0x10000000
@@ -20,12 +20,12 @@
 #define WIRE_INJECT_SYNC "byteledger_heap_sync_at"
 #define WIRE_INJECT_SYNC_NEXT 2u
 #define WIRE_INJECT_SYNC_OWN 3u
-#define WIRE_INJECT_HOOKS 128
+#define WIRE_INJECT_HOOKS 288
 
 struct wire_inject_hook {
-	/* of ours, and what is called where nobody records; both are functions of one name */
+	/* of ours, and what is called where nobody records */
 	uint64_t hook, original;
-	/* of that name, with its NUL; in the library's memory */
+	/* by which objects ask for that, with its NUL; in the process's memory */
 	uint64_t name;
 };
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ownje N [in] - every form of jemalloc's functions, N times over, beside blocks of malloc(); with a third word those that change a
+ * ownje N|lines [in] - every form of jemalloc's functions, N times over, beside blocks of malloc(); with a third word those that change a
  * block where it stands. PREFIX is what the linked jemalloc's names begin with: nothing, je_, _rjem_.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lines.h"
 #include "truth.h"
 
 #define JOIN2(a, b) a##b
@@ -140,9 +141,8 @@ static void in_place(void)
 	J(dallocx)(p, 0);
 }
 
-int main(int argc, char **argv)
+static void rounds(int n, int with_in_place)
 {
-	int n = argc > 1 ? atoi(argv[1]) : 1;
 	void *beside[64] = { NULL };
 	for (int i = 0; i < n; i++) {
 		int at = i % 64;
@@ -151,13 +151,27 @@ int main(int argc, char **argv)
 		beside[at] = took(malloc((size_t)(i % 500)), (size_t)(i % 500));
 		plain();
 		extended();
-		if (argc > 2)
+		if (with_in_place)
 			in_place();
 	}
 	for (int i = 0; i < 64; i++) {
 		gave(beside[i]);
 		free(beside[i]);
 	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "lines") == 0) {
+		lines_ready();
+		for (int n; (n = lines_next()) >= 0;) {
+			truth_allocs = truth_bytes = truth_frees = 0;
+			rounds(n, argc > 2);
+			lines_say(truth_allocs, truth_bytes, truth_frees);
+		}
+		return wrong != 0;
+	}
+	rounds(argc > 1 ? atoi(argv[1]) : 1, argc > 2);
 	truth_print();
 	puts(wrong ? "wrong" : "right");
 	return wrong != 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ownmi N - every form of mimalloc's own functions, N times over, beside blocks of libc's malloc that live at the same time.
+ * ownmi N|lines [in] - every form of mimalloc's own functions, N times over, beside blocks of libc's malloc that live at the same time.
  * Linked with an imitation in the executable (ownmi_heap.c), or with mimalloc.
  */
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lines.h"
 #include "ownmi.h"
 #include "truth.h"
 
@@ -240,9 +241,8 @@ static void in_place(void)
 	drop(p);
 }
 
-int main(int argc, char **argv)
+static void rounds(int n, int with_in_place)
 {
-	int n = argc > 1 ? atoi(argv[1]) : 1;
 	void *beside[64] = { NULL };
 	for (int i = 0; i < n; i++) {
 		int at = i % 64;
@@ -254,13 +254,27 @@ int main(int argc, char **argv)
 		heaps();
 		later();
 		news();
-		if (argc > 2)
+		if (with_in_place)
 			in_place();
 	}
 	for (int i = 0; i < 64; i++) {
 		gave(beside[i]);
 		free(beside[i]);
 	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "lines") == 0) {
+		lines_ready();
+		for (int n; (n = lines_next()) >= 0;) {
+			truth_allocs = truth_bytes = truth_frees = 0;
+			rounds(n, argc > 2);
+			lines_say(truth_allocs, truth_bytes, truth_frees);
+		}
+		return wrong != 0;
+	}
+	rounds(argc > 1 ? atoi(argv[1]) : 1, argc > 2);
 	truth_print();
 	puts(wrong ? "wrong" : "right");
 	return wrong != 0;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// owntc N [throws] - every form of tcmalloc's own functions, N times over, with the operators and malloc beside them; with a
+// owntc N|lines [throws] - every form of tcmalloc's own functions, N times over, with the operators and malloc beside them; with a
 // second word also a tc_new that fails, and throws through whatever stands in front of it. Linked with tcmalloc as it is,
 // whose malloc and operators are then the program's, too, or with one that has only the names in tc_.
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <unistd.h>
+
+#include "lines.h"
 
 extern "C" {
 void *tc_malloc(size_t n);
@@ -159,9 +162,8 @@ static void operators()
 	operator delete(gave(p), size_t(540));
 }
 
-int main(int argc, char **argv)
+static void rounds(int n, int with_throws)
 {
-	int n = argc > 1 ? atoi(argv[1]) : 1;
 	void *beside[64] = {};
 	for (int i = 0; i < n; i++) {
 		int at = i % 64;
@@ -171,12 +173,26 @@ int main(int argc, char **argv)
 		plain();
 		news();
 		operators();
-		if (argc > 2)
+		if (with_throws)
 			throws();
 	}
 	for (void *p : beside)
 		if (p)
 			free(gave(p));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "lines") == 0) {
+		lines_ready();
+		for (int n; (n = lines_next()) >= 0;) {
+			allocs = bytes = frees = 0;
+			rounds(n, argc > 2);
+			lines_say(allocs, bytes, frees);
+		}
+		return wrong != 0;
+	}
+	rounds(argc > 1 ? atoi(argv[1]) : 1, argc > 2);
 	char text[128];
 	int len = snprintf(text, sizeof(text), "%lu %lu %lu\n", allocs, bytes, frees);
 	if (write(8, text, len) < 0)
