@@ -125,6 +125,7 @@ static struct sample_target *add_target(struct sample_life *l, uint32_t pid, str
 	}
 	struct sample_target *t = &l->targets[l->target_count];
 	*t = (struct sample_target){ .pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0) };
+	t->cpu_first_ns = process_cpu_ns(pid);
 	char path[64];
 	struct stat mounts;
 	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/ns/mnt", pid);
@@ -280,7 +281,7 @@ static uint64_t target_cpu_ns(struct sample_target *t)
 	return t->cpu_ns;
 }
 
-/* What all of them have used since they were met. */
+/* What all of them have used since it counts, or since they were met. */
 static uint64_t used_cpu_ns(void *ctx)
 {
 	struct sample_life *l = ctx;
@@ -294,6 +295,8 @@ static uint64_t used_cpu_ns(void *ctx)
 static int start(struct sample_life *l, struct err *err)
 {
 	const struct sample_life_opt *a = &l->opt;
+	for (size_t i = 0; i < l->target_count; i++)
+		l->targets[i].cpu_first_ns = process_cpu_ns(l->targets[i].pid);
 	l->samples->start_ns = l->samples->now_ns = clock_ns(CLOCK_MONOTONIC);
 	l->samples->start_realtime_ns = clock_ns(CLOCK_REALTIME);
 	l->governor = (struct sampler_governor){ .sampler = l->sampler,

@@ -10,7 +10,7 @@ struct sample_target {
 	uint32_t pid;
 	int pidfd;
 	int ended;
-	/* used since it was met; what is known of one that ended */
+	/* used since it counts; what is known of one that ended */
 	uint64_t cpu_ns;
 	uint64_t cpu_first_ns;
 	struct sym *sym;

@@ -176,3 +176,29 @@ def test_a_budget_of_many_processes_with_many_allocators_is_kept_from_the_first_
     assert costs[-1]["duty"] < 0.5
     assert costs[-1]["overdrawn_ns"] < 6e6, costs # no more than the purse once more, which is the machine's to waste
     assert costs[0]["hits"] * costs[0]["ns_per_hit"] < 2 * 6e6 + 5e8 * 0.0085, costs[0]
+
+
+BURNED = """
+import time
+while time.process_time() < 2:
+    pass
+print("burned", flush=True)
+while True:
+    kept = bytearray(4 << 20)
+    time.sleep(0.02)
+"""
+
+
+def test_what_a_process_did_before_is_no_part_of_what_was_not_seen(byteledger):
+    """A reading before any gap was told is doubtful by what ran unseen: by all that the process ever ran, two seconds here."""
+    with subprocess.Popen([sys.executable, "-c", BURNED], stdout=subprocess.PIPE, text=True) as p:
+        try:
+            assert p.stdout.readline() == "burned\n"
+            done = subprocess.run([byteledger, "sample", "-p", str(p.pid), "--jsonl", "--interval", "100ms", "--count", "5"],
+                                  capture_output=True, text=True, timeout=60)
+        finally:
+            p.kill()
+    told = [json.loads(line)["processes"][0] for line in done.stdout.splitlines()]
+    assert told, done.stderr
+    for process in told: # two seconds are 125 million calls, as a standard error
+        assert process["error_allocations"] < 1e7, process
