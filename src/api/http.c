@@ -545,8 +545,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	int get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 	if (!*state && !http_places_set(&server->places, connection, PLACE_ANSWERS)) {
 		*state = (void *)&got_headers;
-		http_reply_error(&reply, 503,
-				 "too many connections are open, and all are being answered");
+		http_reply_error(&reply, 503, HTTP_TOO_MANY);
 		reply.closes = 1;
 		return send_reply(server, connection, &reply, 0);
 	}

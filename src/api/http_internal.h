@@ -46,10 +46,15 @@ enum http_place_state {
 /** struct http_place - a connection, from when on it is in its state. */
 struct http_place {
 	enum http_place_state state;
+	/* it has had a whole request, and may send its next one on another connection */
+	int has_asked;
 	int fd;
 	uint64_t since_ns;
 	struct sockaddr_storage address;
 };
+
+/* What who has no place is told. */
+#define HTTP_TOO_MANY "too many connections are open, and all are being answered"
 
 struct http_places {
 	pthread_mutex_t lock;

@@ -95,9 +95,19 @@ static void set_state(struct http_place *place, enum http_place_state state)
 		atomic_fetch_sub(&held_by_all, 1);
 }
 
+/* Nothing was read of it yet, so nothing stands in the way of these bytes. */
+static const char too_many[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+			       "Content-Type: application/json\r\nCache-Control: no-store\r\n"
+			       "\r\n{\"error\":\"" HTTP_TOO_MANY "\"}\n";
+
+/** close_place() - who has not asked anything yet is told why; the line of others was kept. */
 static void close_place(struct http_place *place)
 {
+	int asks_first =
+		!place->has_asked && (place->state == PLACE_WAITS || place->state == PLACE_REFUSED);
 	set_state(place, PLACE_GOES);
+	if (asks_first)
+		(void)!send(place->fd, too_many, sizeof(too_many) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	/* its thread wakes and lets go of the descriptor, which is open until we are told */
 	shutdown(place->fd, SHUT_RDWR);
 }
@@ -195,6 +205,7 @@ int http_places_set(struct http_places *places, struct MHD_Connection *connectio
 	int refused = place && place->state == PLACE_REFUSED;
 	if (place && is_held(place->state)) {
 		set_state(place, state);
+		place->has_asked |= state == PLACE_ANSWERS;
 		place->since_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	pthread_mutex_unlock(&places->lock);

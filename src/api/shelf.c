@@ -159,12 +159,19 @@ size_t shelf_shed(struct shelf *shelf)
 	return jobs;
 }
 
+/** is_read() - is an answer being made of what @job shows? It and its maker hold one each. */
+static int is_read(const struct job *job)
+{
+	return job->shown && job->shown->refs > 2;
+}
+
 void shelf_look(struct shelf *shelf)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	for (struct job *job = shelf->jobs, *next; job; job = next) {
 		next = job->next;
-		if (job->indexes || job->waiters || now - job->asked_ns < SHELF_PATIENCE_NS)
+		if (job->indexes || job->waiters || now - job->asked_ns < SHELF_PATIENCE_NS ||
+		    (is_read(job) && job->returning))
 			continue;
 		atomic_store(&job->unwanted, 1);
 		if (job->state != JOB_RUNS)
@@ -373,6 +380,8 @@ static int get(struct shelf *shelf, const struct shelf_query *query,
 	} else if (rc == 0) {
 		*progress = (double)atomic_load(&job->permille) / 1000;
 		job->returning++;
+		if (patience->has_wait)
+			job->asked_ns = clock_ns(CLOCK_MONOTONIC);
 		if (patience->takes_part && job->shown) {
 			job->shown->refs++;
 			*out = &job->shown->reading;
@@ -413,6 +422,10 @@ void shelf_put(struct shelf *shelf, struct reading *reading)
 	if (!reading)
 		return;
 	pthread_mutex_lock(&shelf->lock);
+	/* who is to come back counts from the answer on: that of many rows takes its time */
+	for (struct job *job = shelf->jobs; job; job = job->next)
+		if (job->shown && &job->shown->reading == reading && job->returning)
+			job->asked_ns = clock_ns(CLOCK_MONOTONIC);
 	shelf_reading_unref((struct own_reading *)reading);
 	pthread_mutex_unlock(&shelf->lock);
 }

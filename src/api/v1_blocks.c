@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/v1_blocks.h"
+#include "base/clock.h"
 
 static void blocks_release(void *data)
 {
@@ -67,7 +68,12 @@ int v1_is_gone(const struct v1_call *call, uint64_t *looks, struct err *err)
 
 /* ---- a list ---------------------------------------------------------------------------------- */
 
-#define PART_MS 700 /* until it is worth asking again for the rest */
+/*
+ * Until it is worth asking again for the rest: longer where the rows take long to go through, but
+ * less than what a question waits for who comes back.
+ */
+#define PART_MS 700
+#define PART_MOST_MS 1500
 
 enum { BY_ID, BY_SIZE, BY_LIFETIME };
 
@@ -84,7 +90,7 @@ struct list {
 	size_t count, most;
 	/* @beyond: of @matched, those behind the cursor */
 	uint64_t matched, scanned, beyond;
-	uint64_t looks;
+	uint64_t looks, began_ns;
 	struct err *err;
 };
 
@@ -416,6 +422,12 @@ static int put_kept(struct v1_call *call, const struct blocks *blocks, struct er
 	return 0;
 }
 
+static uint64_t part_ms(const struct list *l)
+{
+	uint64_t ms = 3 * (clock_ns(CLOCK_MONOTONIC) - l->began_ns) / 1000000;
+	return ms < PART_MS ? PART_MS : ms < PART_MOST_MS ? ms : PART_MOST_MS;
+}
+
 static int put_list(struct v1_call *call, const struct list *l, size_t begin, size_t count,
 		    const char *next, int cut, const struct blocks *blocks, struct err *err)
 {
@@ -434,7 +446,7 @@ static int put_list(struct v1_call *call, const struct list *l, size_t begin, si
 	jsonw_u64(json, "matched", l->matched);
 	jsonw_double(json, "progress", call->in_part ? call->progress : 1);
 	if (call->in_part)
-		jsonw_u64(json, "retry_ms", PART_MS);
+		jsonw_u64(json, "retry_ms", part_ms(l));
 	if (cut)
 		jsonw_u64(json, "first_only", ASK_LIMIT_MAX);
 	if (blocks_is_full(blocks) && put_kept(call, blocks, err) < 0)
@@ -464,7 +476,9 @@ int v1_allocations(struct v1_call *call, struct err *err)
 	rc = block_filter_init(&filter, &ask->query, call->reading->book->names, err);
 	if (rc < 0)
 		return rc;
-	struct list l = { .call = call, .filter = &filter, .err = err };
+	struct list l = {
+		.call = call, .filter = &filter, .err = err, .began_ns = clock_ns(CLOCK_MONOTONIC)
+	};
 	l.descending = *order == '-';
 	order += l.descending;
 	l.by = strcmp(order, "size") == 0   ? BY_SIZE

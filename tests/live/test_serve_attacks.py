@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What strangers do to `serve`: many clients, slow ones, half-open connections, hostile names. It stays up, small and right."""
+import collections
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import threading
@@ -112,6 +114,32 @@ def test_questions_that_find_no_memory_are_answered_in_turn(byteledger, tmp_path
             assert status == 200, (question, body)
             if told[question][0] == 200:
                 assert json.loads(body) == json.loads(told[question][1])
+
+
+def test_who_loses_the_place_before_asking_is_told_why(byteledger, recording):
+    """Was hung up on: a client that had connected and asked a moment later got no status at all."""
+    with Server(byteledger, recording) as server:
+        server.get("summary")
+        socks = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(90)]
+        try:
+            assert select.select(socks[:1], [], [], 20)[0], "the first place was not given up"
+            told = collections.Counter()
+            for sock in socks:  # the first ones gave their places up to the last ones, and ask only now
+                with contextlib.suppress(OSError):
+                    sock.sendall(b"GET /api/v1/summary HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                got = b""
+                with contextlib.suppress(OSError):
+                    while chunk := sock.recv(65536):
+                        got += chunk
+                told[got[9:12]] += 1
+                if got[9:12] == b"503":
+                    head, _, body = got.partition(b"\r\n\r\n")
+                    assert b"application/json" in head and "too many connections" in json.loads(body)["error"]
+            print(told)
+            assert told[b"503"] >= 1 and told[b"200"] >= 60 and set(told) == {b"200", b"503"}
+        finally:
+            for sock in socks:
+                sock.close()
 
 
 def test_slow_readers_and_half_open_connections_keep_nobody_out(byteledger, recording):
