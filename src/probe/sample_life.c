@@ -211,6 +211,14 @@ static int attach_everywhere(struct sample_life *l, struct err *err)
 	return rc;
 }
 
+/* A process is called by what it runs by now. */
+static void name_again(struct sample_life *l, uint32_t pid)
+{
+	char exe[4096];
+	if (proc_exe((pid_t)pid, exe, sizeof(exe)) >= 0)
+		samples_rename_process(l->samples, pid, exe);
+}
+
 /* What @t has mapped since it was looked at the last time. */
 static int attach(struct sample_life *l, struct sample_target *t, struct err *err)
 {
@@ -219,9 +227,8 @@ static int attach(struct sample_life *l, struct sample_target *t, struct err *er
 	int rc = sampler_find_more(t->pid, &l->opt.want, &t->files, &functions, err);
 	if (rc < 0)
 		return rc;
-	char exe[4096];
-	if (!is_first && proc_exe((pid_t)t->pid, exe, sizeof(exe)) >= 0)
-		samples_rename_process(l->samples, t->pid, exe);
+	if (!is_first)
+		name_again(l, t->pid);
 	if (functions.count)
 		rc = attach_found(l, t->pid, &functions, is_first, err);
 	sampler_functions_fini(&functions);
@@ -235,8 +242,10 @@ static void has_mapped(void *ctx, uint32_t pid)
 {
 	struct sample_life *l = ctx;
 	for (size_t i = 0; i < l->target_count; i++)
-		if (l->targets[i].pid == pid)
+		if (l->targets[i].pid == pid && !l->targets[i].ended) {
 			l->targets[i].has_mapped = 1;
+			name_again(l, pid); /* it may end before its code is looked into */
+		}
 }
 
 /* Modules that were loaded meanwhile, and the allocators in them. */

@@ -120,6 +120,15 @@ def test_a_program_that_execs_is_named_by_what_it_has_become(byteledger, prog):
     assert {way: by_way(rows)[way][0] for way in truth} == {way: t[0] for way, t in truth.items()}
 
 
+def test_a_program_that_execs_and_is_soon_over_is_named_by_what_it_was_at_the_end(byteledger):
+    """New code is looked into once a second: what began and ended in between was called a shell."""
+    with running("/bin/sh", "-c", "read line; exec sleep 0.8") as p, sampling(byteledger, "-p", p.pid, "--format", "json") as s:
+        go(p)
+        p.wait(timeout=60)
+        out, err = s.communicate(timeout=60)
+    assert os.path.basename(json.loads(out)["processes"][0]["exe"]) == "sleep", (out, err)
+
+
 def test_calls_of_a_library_that_two_processes_have_are_said_to_be_of_both(byteledger, prog):
     with running(prog("asked"), "50") as p, running(prog("asked"), "50") as q, \
             sampling(byteledger, "-p", p.pid, "-p", q.pid, "--all", "--format", "json") as s:
