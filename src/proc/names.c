@@ -186,6 +186,11 @@ static uint64_t *figure(struct region *r, size_t offset)
 	return (uint64_t *)(void *)((char *)r + offset);
 }
 
+static uint64_t at_least(uint64_t bytes, uint64_t left, uint64_t room)
+{
+	return left > room && bytes < left - room ? left - room : bytes;
+}
+
 #define UNNAMED SIZE_MAX
 /**
  * put_piece() - [@start, @end) of the mapping, by entry @index or as it was; the last piece gets
@@ -214,6 +219,12 @@ static int put_piece(struct cut *cut, uint64_t start, uint64_t end, size_t index
 		rss += swap;
 		swap = 0;
 	}
+	/*
+	 * pages may have come and gone since the mapping was told: what is left for the rest has to
+	 * fit there
+	 */
+	rss = at_least(rss, left->rss_bytes, cut->whole->end - end);
+	swap = at_least(swap, left->swap_bytes, cut->whole->end - end);
 	piece.rss_bytes = rss < left->rss_bytes ? rss : left->rss_bytes;
 	piece.swap_bytes = swap < left->swap_bytes ? swap : left->swap_bytes;
 	for (size_t i = 0; i < sizeof(divided) / sizeof(divided[0]); i++) {

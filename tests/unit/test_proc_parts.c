@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "proc/breakdown.h"
+#include "proc/names.h"
 
 #define MIB (1u << 20)
 #define PAGE 4096u
@@ -210,10 +211,59 @@ static void no_call_looks_at_more_pages_than_told(void **state)
 	assert_true(scans > 2 && preads >= 16384 / 512);
 }
 
+struct pieces {
+	struct region at[4];
+	size_t count;
+};
+
+static int keep_piece(void *ctx, struct region *region)
+{
+	struct pieces *pieces = ctx;
+	assert_true(pieces->count < 4);
+	pieces->at[pieces->count++] = *region;
+	return 0;
+}
+
+/* The mapping was told with pages everywhere, and its first part has none any more when that is counted. */
+static void no_piece_of_a_mapping_that_moves_has_more_pages_than_fit(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct target target = { 0 };
+	struct pages pages;
+	assert_int_equal(target_open(&target, getpid(), &err), 0);
+	assert_int_equal(pages_open(&pages, &target, &err), 0);
+	char *at = map(16 * PAGE, MAP_PRIVATE);
+	memset(at + 12 * PAGE, 1, 4 * PAGE);
+	struct names_entry entry = { .start = (uint64_t)at, .bytes = 12 * PAGE, .name = "first" };
+	const struct names names = { .entries = &entry, .count = 1 };
+	const struct region whole = { .start = (uint64_t)at,
+				      .end = (uint64_t)at + 16 * PAGE,
+				      .rss_bytes = 16 * PAGE,
+				      .anonymous_bytes = 16 * PAGE,
+				      .name = "",
+				      .label = "" };
+	struct pieces pieces = { 0 };
+	assert_int_equal(names_put(&names, &whole, &pages, keep_piece, &pieces), 0);
+	assert_int_equal(pieces.count, 2);
+	uint64_t rss = 0;
+	for (size_t i = 0; i < pieces.count; i++) {
+		const struct region *r = &pieces.at[i];
+		assert_true(r->rss_bytes <= r->end - r->start);
+		assert_true(r->anonymous_bytes <= r->rss_bytes);
+		rss += r->rss_bytes;
+	}
+	assert_int_equal(rss, whole.rss_bytes);
+	munmap(at, 16 * PAGE);
+	pages_close(&pages);
+	target_close(&target);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_are_what_smaps_says),
+		cmocka_unit_test(no_piece_of_a_mapping_that_moves_has_more_pages_than_fit),
 		cmocka_unit_test(no_call_looks_at_more_pages_than_told),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
