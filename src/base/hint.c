@@ -33,6 +33,8 @@ const char *err_usual_hint(int code)
 		return "a shorter name";
 	case ENOMEM:
 		return "'ulimit -v' and the limit of the cgroup say how much memory there may be";
+	case EAGAIN:
+		return "'ulimit -u' and 'ulimit -v' say how many threads there may be";
 	case EMFILE:
 	case ENFILE:
 		return "'ulimit -n' is the limit on open files";

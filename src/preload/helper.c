@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "preload/log.h"
+#include "preload/more.h"
 #include "preload/next.h"
 #include "preload/process.h"
 #include "wire/heap_layout.h"
@@ -38,6 +39,50 @@ static int size_allowed(uint64_t bytes)
 	return 0;
 }
 
+/* What is mapped in this process by now; 0: nobody says. */
+static uint64_t mapped_now(void)
+{
+	char text[32];
+	uint64_t pages = 0;
+	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+	if (sys_failed(fd))
+		return 0;
+	long n = sys3(SYS_read, fd, text, sizeof(text));
+	sys1(SYS_close, fd);
+	for (long i = 0; i < n && text[i] >= '0' && text[i] <= '9'; i++)
+		pages = pages * 10 + (uint64_t)(text[i] - '0');
+	return pages * 4096;
+}
+
+/* Of the address space that a limit leaves to the program, the library takes an eighth at most. */
+#define SPACE_SHARE 8
+
+/* How many bytes of address space the library may map; UINT64_MAX: nothing limits it. */
+static uint64_t space_allowed(void)
+{
+	struct rlimit limit;
+	if (sys_failed(sys4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit)) ||
+	    limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	uint64_t mapped = mapped_now();
+	return limit.rlim_cur > mapped ? (limit.rlim_cur - mapped) / SPACE_SHARE : 0;
+}
+
+/* The budget whose file and tables fit into @space bytes; 0: not even the smallest do. */
+static uint64_t budget_within(uint64_t budget, uint64_t space)
+{
+	const uint64_t budgets[] = { budget, WIRE_HEAP_BUDGET_DEFAULT, WIRE_HEAP_BUDGET_TIGHT };
+	for (unsigned i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++) {
+		struct wire_heap_header layout = { 0 };
+		wire_heap_layout(&layout, budgets[i]);
+		if (budgets[i] <= budget &&
+		    layout.total_bytes + unwind_process_bytes() + more_bytes(&layout) <= space)
+			return budgets[i];
+	}
+	log_line(LOG_WARN, "the address space limit (ulimit -v) leaves no room for a recording");
+	return 0;
+}
+
 static void begin(struct wire_heap_header *heap, const struct options *opt, uint32_t on_full)
 {
 	heap->on_full = on_full;
@@ -55,7 +100,10 @@ static void begin(struct wire_heap_header *heap, const struct options *opt, uint
 struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 {
 	struct wire_heap_header layout = { 0 };
-	wire_heap_layout(&layout, opt->budget);
+	uint64_t budget = budget_within(opt->budget, space_allowed());
+	if (!budget)
+		return NULL;
+	wire_heap_layout(&layout, budget);
 	if (!size_allowed(layout.total_bytes))
 		return NULL;
 	long file = sys2(SYS_memfd_create, WIRE_MEMFD_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
@@ -151,8 +199,21 @@ static void arrange_files(const struct launch *launch)
 	sys3(SYS_close_range, WIRE_RECORDER_STDERR + 1, ~0U, 0);
 }
 
+/* What limits the program's address space is not meant for its recorder. */
+static void lift_limit(void)
+{
+	struct rlimit limit;
+	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+	if (!sys_failed(sys4(SYS_prlimit64, 0, RLIMIT_AS, &none, NULL)) ||
+	    sys_failed(sys4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit)))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	sys4(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL);
+}
+
 static __attribute__((noreturn, noinline)) void run_helper(struct launch *launch)
 {
+	lift_limit();
 	/* whoever forks the program now asks who records it */
 	__atomic_store_n(&launch->heap->recorder_pid, (uint32_t)sys0(SYS_getpid), __ATOMIC_RELEASE);
 	const char *path = launch->paths[launch->path];
@@ -487,12 +548,12 @@ static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot
 	uint64_t scratch_off = off;
 	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		uint32_t ring, scratch;
-		wire_heap_slot_sizes(i, &ring, &scratch);
+		wire_heap_slot_sizes(heap->slot_count, i, &ring, &scratch);
 		off += scratch;
 	}
 	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		uint32_t ring, scratch;
-		wire_heap_slot_sizes(i, &ring, &scratch);
+		wire_heap_slot_sizes(heap->slot_count, i, &ring, &scratch);
 		/*
 		 * the further ones, of a large budget, stay small: readers refuse files of more
 		 * than 16 GiB
@@ -515,17 +576,19 @@ static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot
  * to a page for which the disk has no room ends a program by SIGBUS. Return: the mapping, or
  * negative errno.
  */
-static long raw_map(int fd, uint64_t budget, unsigned shift)
+static long raw_map(int fd, uint64_t budget, unsigned shift, uint64_t space)
 {
 	struct wire_heap_header layout = { 0 };
 	wire_heap_layout(&layout, budget);
 	raw_slots(&layout, NULL, shift);
+	if (layout.total_bytes > space)
+		return -ENOMEM;
 	uint64_t tables = layout.nodes_off + (uint64_t)layout.node_max * sizeof(struct wire_node);
 	tables = (tables + 4095) & ~4095ULL;
 	uint64_t scratch = 0;
 	for (uint32_t i = 0; i < layout.slot_count; i++) {
 		uint32_t ring, bytes;
-		wire_heap_slot_sizes(i, &ring, &bytes);
+		wire_heap_slot_sizes(layout.slot_count, i, &ring, &bytes);
 		scratch += bytes;
 	}
 	if (!size_allowed(layout.total_bytes))
@@ -557,7 +620,8 @@ struct wire_heap_header *helper_raw(const struct options *opt)
 {
 	char path[1024];
 	size_t len;
-	if (!*opt->output || !options_file(path, sizeof(path) - 16, opt->output, 0))
+	uint64_t space = space_allowed(), budget = budget_within(opt->budget, space);
+	if (!budget || !*opt->output || !options_file(path, sizeof(path) - 16, opt->output, 0))
 		return NULL;
 	len = strlen(path);
 	strcpy(path + len, WIRE_RAW_SUFFIX);
@@ -585,9 +649,9 @@ struct wire_heap_header *helper_raw(const struct options *opt)
 	 */
 	long at = -1;
 	for (unsigned shift = 9; shift-- > 0 && sys_failed(at);)
-		at = raw_map((int)fd, opt->budget, shift);
+		at = raw_map((int)fd, budget, shift, space);
 	if (at == -ENOSPC) /* with the smallest tables */
-		at = raw_map((int)fd, WIRE_HEAP_BUDGET_MIN, 8);
+		at = raw_map((int)fd, WIRE_HEAP_BUDGET_MIN, 8, space);
 	sys1(SYS_close, fd);
 	if (sys_failed(at)) {
 		sys3(SYS_unlinkat, AT_FDCWD, path, 0);

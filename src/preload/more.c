@@ -23,12 +23,12 @@ static char *piece(uint32_t i)
 /* How many there may be. */
 static uint32_t allowed(void)
 {
-	uint32_t count = process.heap->slot_count;
+	uint32_t count = process.heap->slot_count, most = process.pieces;
 	uint32_t top = __atomic_load_n(&process.slot_top, __ATOMIC_RELAXED);
 	const struct wire_heap_slot *last = &process.slots[count - 1];
 	/* the last ones are the smallest */
 	uint64_t room = (uint64_t)(count - top) * (last->ring_bytes + last->scratch_bytes);
-	return room / MORE_PIECE < MORE_PIECES ? (uint32_t)(room / MORE_PIECE) : MORE_PIECES;
+	return room / MORE_PIECE < most ? (uint32_t)(room / MORE_PIECE) : most;
 }
 
 struct unwind_thread *more_at(uint32_t i)

@@ -6,17 +6,18 @@
 #include <stdint.h>
 
 #include "preload/thread.h"
+#include "wire/heap_layout.h"
 
 #define MORE_PIECE (1u << 20)
 #define MORE_PIECES 12u
 
 /**
- * more_bytes() - how much of it there is, behind the steppers' shared cache; touched as far as
- * used.
+ * more_bytes() - how much of it goes with @heap, behind the steppers' shared cache; touched as far
+ * as used. 0: the address space is limited.
  */
-static inline uint64_t more_bytes(void)
+static inline uint64_t more_bytes(const struct wire_heap_header *heap)
 {
-	return (uint64_t)MORE_PIECE * MORE_PIECES;
+	return heap->slot_count <= WIRE_HEAP_SLOTS_TIGHT ? 0 : (uint64_t)MORE_PIECE * MORE_PIECES;
 }
 
 /** more_at() - piece @i where a thread has it; NULL. Any thread. */

@@ -46,6 +46,8 @@ extern struct process {
 	/* no system call from now on */
 	uint32_t seccomp;
 	uint32_t slot_hint;
+	/* of more memory behind @unwind (more.h) */
+	uint32_t pieces;
 	/* slots that ever had an owner lie below */
 	uint32_t slot_top;
 	uint32_t have_key;

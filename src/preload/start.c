@@ -227,10 +227,11 @@ static void attach(struct wire_heap_header *heap)
 static int prepare(struct wire_heap_header *heap)
 {
 	take_heap(heap);
-	uint64_t bytes = unwind_process_bytes() + more_bytes();
-	void *memory = own_memory(bytes);
+	uint64_t more = more_bytes(heap);
+	void *memory = own_memory(unwind_process_bytes() + more);
 	if (!memory)
 		return 0;
+	process.pieces = (uint32_t)(more / MORE_PIECE);
 	/* the child of a fork finds the word wiped, however it was made */
 	if (sys_failed(sys3(SYS_madvise, &proc, sizeof(proc), MADV_WIPEONFORK)))
 		return 0;
@@ -398,7 +399,8 @@ void start_child(struct thread *t)
 	process.slot_hint = 0;
 	process.slot_top = 0;
 	process.forks = 0;
-	own_range_add(process.unwind, unwind_process_bytes() + more_bytes());
+	own_range_add(process.unwind,
+		      unwind_process_bytes() + (uint64_t)process.pieces * MORE_PIECE);
 	unwind_process_forked(process.unwind);
 	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
 	if (!heap->attached)
@@ -521,7 +523,8 @@ static void begin_again(struct wire_heap_header *heap)
 	process.slot_hint = process.slot_top = process.forks = 0;
 	process.raw = process.alone = 0;
 	take_heap(heap);
-	own_range_add(process.unwind, unwind_process_bytes());
+	own_range_add(process.unwind,
+		      unwind_process_bytes() + (uint64_t)process.pieces * MORE_PIECE);
 	unwind_process_forked(process.unwind);
 	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
 	attach(heap);

@@ -129,10 +129,21 @@ static int map_shared(struct source_heap *heap, uint64_t bytes, struct err *err)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+#define SPACE_SHARE 8
+
 static int create(struct source_heap *heap, const struct source_heap_opt *opt, struct err *err)
 {
 	struct wire_heap_header h = { 0 };
+	struct rlimit limit;
 	wire_heap_layout(&h, opt->budget_bytes ? opt->budget_bytes : WIRE_HEAP_BUDGET_DEFAULT);
+	/* the program inherits the limit, and is to have most of it, as preload/helper.c has it */
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && h.total_bytes > limit.rlim_cur / SPACE_SHARE)
+		wire_heap_layout(&h, WIRE_HEAP_BUDGET_TIGHT);
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && h.total_bytes > limit.rlim_cur / SPACE_SHARE) {
+		err_set(err, -ENOMEM, "cannot record within an address space of %" PRIu64 " bytes",
+			(uint64_t)limit.rlim_cur);
+		return err_hint(err, "raise the limit: ulimit -v unlimited");
+	}
 	h.on_full = (uint32_t)opt->on_full;
 	h.free_stacks = opt->free_stacks != 0;
 	h.stamp_every_event = opt->stamp_every_event != 0;
@@ -140,7 +151,6 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	h.name_threads = opt->name_threads != 0;
 	h.served_port = opt->served_port;
 	h.enabled_wanted = 1;
-	struct rlimit limit;
 	/* beyond it the kernel kills, for a memfd too */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && h.total_bytes > limit.rlim_cur) {
 		err_set(err, -EFBIG,

@@ -15,6 +15,12 @@
 #define WIRE_HEAP_BUDGET_DEFAULT (64u << 20)
 #define WIRE_HEAP_BUDGET_MIN (32u << 20)
 /*
+ * Below that: where the address space is limited (ulimit -v). A file of some 6 MiB: what is asked
+ * for, WIRE_HEAP_BUDGET_TIGHT, is as much.
+ */
+#define WIRE_HEAP_BUDGET_TIGHT (8u << 20)
+#define WIRE_HEAP_SLOTS_TIGHT 32
+/*
  * Of the budget, what the library has besides the file: the steppers' shared cache, its own data.
  */
 #define WIRE_HEAP_PRIVATE (2u << 20)
@@ -25,10 +31,13 @@
  * to them); touched as far as used. Compilers have sixteen threads of one kind at once, which with
  * half of that memory walk for four times as many captures.
  */
-static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
+static inline void wire_heap_slot_sizes(uint32_t count, uint32_t slot, uint32_t *ring_bytes,
 					uint32_t *scratch_bytes)
 {
-	if (slot < 4) {
+	if (count <= WIRE_HEAP_SLOTS_TIGHT) {
+		*ring_bytes = slot == 0 ? 1u << 20 : 32u << 10;
+		*scratch_bytes = slot == 0 ? 1u << 20 : 32u << 10;
+	} else if (slot < 4) {
 		*ring_bytes = slot == 0 ? 4u << 20 : slot < 3 ? 2u << 20 : 1u << 20;
 		*scratch_bytes = slot == 0   ? (7u << 20) + (640u << 10)
 				 : slot == 1 ? 2u << 20
@@ -48,6 +57,8 @@ static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
  */
 static inline uint32_t wire_heap_slots(uint64_t budget)
 {
+	if (budget < WIRE_HEAP_BUDGET_MIN)
+		return WIRE_HEAP_SLOTS_TIGHT;
 	uint64_t more = budget > WIRE_HEAP_BUDGET_DEFAULT
 				? (budget - WIRE_HEAP_BUDGET_DEFAULT) / (256u << 10)
 				: 0;
@@ -57,9 +68,9 @@ static inline uint32_t wire_heap_slots(uint64_t budget)
 
 /**
  * wire_heap_layout() - fill the header for a file that leaves WIRE_HEAP_PRIVATE of @budget bytes
- * (at least WIRE_HEAP_BUDGET_MIN; page = 4096). The node table gets what the slots leave. The slots
- * themselves are written by wire_heap_layout_slots() once the file is mapped. Freestanding;
- * deterministic.
+ * (at least WIRE_HEAP_BUDGET_MIN, or WIRE_HEAP_BUDGET_TIGHT; page = 4096). The node table gets what
+ * the slots leave. The slots themselves are written by wire_heap_layout_slots() once the file is
+ * mapped. Freestanding; deterministic.
  */
 static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 {
@@ -69,7 +80,7 @@ static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 	budget = budget > WIRE_HEAP_PRIVATE ? budget - WIRE_HEAP_PRIVATE : 0;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t ring, scratch;
-		wire_heap_slot_sizes(i, &ring, &scratch);
+		wire_heap_slot_sizes(count, i, &ring, &scratch);
 		slots += (uint64_t)ring + scratch;
 	}
 	h->magic = WIRE_HEAP_MAGIC;
@@ -107,7 +118,7 @@ static inline void wire_heap_layout_slots(void *base)
 	uint64_t off = h->nodes_off + (uint64_t)h->node_max * 16;
 	for (uint32_t i = 0; i < h->slot_count; i++) {
 		uint32_t ring, scratch;
-		wire_heap_slot_sizes(i, &ring, &scratch);
+		wire_heap_slot_sizes(h->slot_count, i, &ring, &scratch);
 		slot[i].ring_bytes = ring;
 		slot[i].scratch_bytes = scratch;
 		slot[i].scratch_off = off;

@@ -630,6 +630,22 @@ def test_a_disk_without_room_for_the_tables_is_said_at_once(preload, prog, tmp_p
     assert b"error 28" in done.stderr and b"nothing is recorded" in done.stderr
 
 
+@pytest.mark.parametrize("kib, recorded", [(100_000, True), (64_000, False)])
+def test_a_tight_address_space_is_left_to_the_program(byteledger, tmp_path, kib, recorded):
+    """ulimit -v: the program gets as far as it does bare; the recording takes an eighth of what is left, or there is none."""
+    perl = 'my @a; push @a, "x" x 1000000 for 1 .. $ARGV[0]; print scalar(@a), "\\n"'
+    limited = ["sh", "-c", f"ulimit -v {kib}; exec perl -e '{perl}' $1", "sh", str(kib * 6 // 10_000)]
+    bare = subprocess.run(limited, capture_output=True, timeout=60)
+    assert bare.returncode == 0
+    done = subprocess.run([byteledger, "heap", "-q", "-o", str(tmp_path / "%e.blt"), "--", *limited], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, bare.stdout), done.stderr
+    told = subprocess.run([byteledger, "report", "--format", "json", str(tmp_path / "perl.blt")], capture_output=True, timeout=60)
+    assert (told.returncode == 0) == recorded, told.stderr
+    if recorded:
+        report = json.loads(told.stdout)
+        assert report["totals"]["peak_bytes"] > kib * 600 and report["lost"]["events"] == 0
+
+
 def test_the_break_can_be_moved_before_anything_else_ran(counted, prog):
     assert counted([prog("early")]).stdout == b"1 1 1\n"
 

@@ -27,9 +27,10 @@ static void slots_behind(uint32_t count)
 static int more_setup(void **state)
 {
 	setup(state);
-	uint64_t bytes = unwind_process_bytes() + more_bytes();
+	uint64_t bytes = unwind_process_bytes() + (uint64_t)MORE_PIECE * MORE_PIECES;
 	shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
+	process.pieces = MORE_PIECES;
 	process.unwind = unwind_process_init(shared, process.heap, no_module, page_probe, NULL);
 	more_forked();
 	script();
@@ -39,7 +40,7 @@ static int more_setup(void **state)
 
 static int more_teardown(void **state)
 {
-	munmap(shared, unwind_process_bytes() + more_bytes());
+	munmap(shared, unwind_process_bytes() + (uint64_t)MORE_PIECE * MORE_PIECES);
 	process.slots = (struct wire_heap_slot *)(memory + process.heap->slots_off);
 	return teardown(state);
 }
@@ -71,7 +72,7 @@ static uint32_t fill(uint32_t most)
 static int in_pieces(const void *at)
 {
 	uint64_t off = (uint64_t)at - (uint64_t)shared - unwind_process_bytes();
-	return off < more_bytes();
+	return off < (uint64_t)MORE_PIECE * MORE_PIECES;
 }
 
 static void who_meets_many_stacks_gets_more_memory_and_goes_on(void **state)
