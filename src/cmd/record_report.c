@@ -31,7 +31,7 @@ void record_tell_family(const struct record_opt *opt, const struct recorder_resu
 		cmd_fail(&err);
 		return;
 	}
-	if (family->count < 2)
+	if (family->count < 2 && !family->members[0].became && !family->members[0].unrecorded)
 		return;
 	int json = is_json(opt);
 	FILE *to = opt->report || json ? NULL : cmd_result_stream(0, 1, opt->format != NULL);
@@ -48,8 +48,9 @@ void record_tell_family(const struct record_opt *opt, const struct recorder_resu
 			 result->paged_children,
 			 result->paged_children == 1 ? " has its" : "ren have their",
 			 result->paged_children == 1 ? "its file" : "their files");
-	cmd_say("%zu processes were recorded: 'byteledger report --tree %s' lists them%s",
-		family->count, path, pages);
+	if (family->count > 1)
+		cmd_say("%zu processes were recorded: 'byteledger report --tree %s' lists them%s",
+			family->count, path, pages);
 }
 
 int record_report(const struct record_opt *opt, struct outfile *report, const char *path)

@@ -12,6 +12,12 @@
 #include "model/prof.h"
 
 #define FAMILY_NOBODY 0xffffffffu
+/*
+ * Behind what a process was recorded by (DEF_PROCESS): that so many of its children are not
+ * recorded, and, last, the program that it became by exec ("" = it is not known which).
+ */
+#define FAMILY_UNRECORDED "; unrecorded children: "
+#define FAMILY_BECAME "; became "
 
 /** struct family_member - one program's run, and what is in its recording. */
 struct family_member {
@@ -33,6 +39,12 @@ struct family_member {
 	uint64_t start_monotonic_ns;
 	/* exit_status as waitpid() tells, -1 not known */
 	int ended, complete, exit_status, goes_on;
+	/* what it became by exec, where nobody recorded that; "" = not known what; NULL: nothing */
+	char *became;
+	/* of its children */
+	uint32_t unrecorded;
+	/* the library wrote it, since no recorder could be started */
+	int is_raw;
 	/* why its figures are not known; NULL: they are */
 	char *trouble;
 	struct prof_totals totals;

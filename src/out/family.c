@@ -21,7 +21,7 @@
 
 struct sums {
 	uint64_t allocations, allocated_bytes, leaked, leaked_bytes, lost, end_ns, begin_ns;
-	size_t troubled, going_on, killed;
+	size_t troubled, going_on, killed, unrecorded;
 };
 
 static void add_up(const struct family *family, struct sums *s)
@@ -31,6 +31,7 @@ static void add_up(const struct family *family, struct sums *s)
 		const struct family_member *m = &family->members[i];
 		const struct cost *cost = &m->totals.cost;
 		s->troubled += m->trouble != NULL;
+		s->unrecorded += m->unrecorded + (m->became != NULL);
 		s->going_on += m->goes_on;
 		s->killed += m->exit_status >= 0 && WIFSIGNALED(m->exit_status);
 		sum_add(&s->allocations, cost->allocations);
@@ -75,7 +76,7 @@ static void put_command(struct page *page, const struct family_member *m, size_t
 	page_text(page, buf_cstr(&shown), columns);
 }
 
-static void put_state(struct buf *to, const struct family_member *m)
+static void put_state(struct buf *to, const struct family_member *m, int ascii)
 {
 	if (m->trouble)
 		buf_puts(to, " (cannot be read)");
@@ -87,6 +88,18 @@ static void put_state(struct buf *to, const struct family_member *m)
 		buf_puts(to, ")");
 	} else if (m->ended && !m->complete)
 		buf_puts(to, " (ended early)");
+	if (m->is_raw)
+		buf_puts(to, " (raw file)");
+	if (m->became) {
+		const char *slash = strrchr(m->became, '/');
+		CLEANUP(buf_fini) struct buf name = { 0 };
+		text_escape(&name, slash ? slash + 1 : m->became, ascii);
+		buf_printf(to, " (became %s, not recorded)",
+			   *m->became ? buf_cstr(&name) : "another");
+	}
+	if (m->unrecorded)
+		buf_printf(to, " (%u child%s not recorded)", m->unrecorded,
+			   m->unrecorded == 1 ? "" : "ren");
 	if (m->totals.lost_events)
 		buf_puts(to, " LOST events");
 }
@@ -118,7 +131,7 @@ static void put_member(struct page *page, const struct family_member *m)
 		buf_printf(&line, "%*s", (int)indent, "");
 	buf_printf(&line, "%u ", m->pid);
 	CLEANUP(buf_fini) struct buf state = { 0 };
-	put_state(&state, m);
+	put_state(&state, m, page->ascii);
 	size_t used = VALUE_COLUMNS + 2 * RSS_COLUMNS + COUNT_COLUMNS + TIME_COLUMNS + 2;
 	size_t left = page->width > used + 8 ? page->width - used : 8, tail = state.len;
 	page_spaces(page, 2);
@@ -189,6 +202,8 @@ static void put_heading(struct page *page, const struct family *family, const st
 	buf_printf(&line, "; leaked %s", text_bytes(x, s->leaked_bytes));
 	if (s->going_on)
 		buf_printf(&line, "; %zu still at it", s->going_on);
+	if (s->unrecorded)
+		buf_printf(&line, "; not recorded: %zu", s->unrecorded);
 	buf_puts(page->to, "  ");
 	page_text(page, buf_cstr(&line), page->width - 2);
 	buf_puts(page->to, "\n\n");
@@ -285,6 +300,12 @@ static void put_json(struct jsonw *json, const struct family_member *m)
 	jsonw_bool(json, "being_written", m->goes_on);
 	if (m->ended && m->exit_status >= 0)
 		jsonw_i64(json, "exit_status", proc_exit_status(m->exit_status));
+	if (m->is_raw)
+		jsonw_bool(json, "raw", 1);
+	if (m->became)
+		jsonw_str(json, "became", m->became);
+	if (m->unrecorded)
+		jsonw_u64(json, "unrecorded_children", m->unrecorded);
 	if (m->trouble)
 		jsonw_str(json, "trouble", m->trouble);
 	put_figures(json, &m->totals, m->goes_on);

@@ -90,6 +90,7 @@ static void begin(struct wire_heap_header *heap, const struct options *opt, uint
 	heap->stamp_every_event = (uint32_t)opt->stamp_every_event;
 	heap->sample_bytes = opt->sample_bytes;
 	heap->name_threads = wire_filter_check(opt->filter) > 1;
+	heap->family = opt->family;
 	heap->start_cycles = cycles();
 	heap->start_ns = now_ns();
 	struct timespec wall;
@@ -157,7 +158,7 @@ struct launch {
 	/* what is to be recorded */
 	struct wire_heap_header *heap;
 	/* the book of a parent whose recorder is on its way; NULL: none */
-	const struct wire_heap_header *parent;
+	struct wire_heap_header *parent;
 	char **env;
 	uint64_t env_bytes;
 	/* NAME=VALUE */
@@ -319,15 +320,18 @@ static int run_beside(void *arg)
 	/* whoever forks the child now asks who records that */
 	if (launch->parent)
 		launch->heap->fork_recorder = recorder_of(launch->parent);
-	__atomic_store_n(&launch->settled, 1, __ATOMIC_RELEASE);
 	start_recorder(launch);
 	if (!launch->started) {
 		__atomic_store_n(&launch->heap->detach, 1, __ATOMIC_RELAXED);
+		if (launch->parent)
+			__atomic_add_fetch(&launch->parent->unrecorded_children, 1,
+					   __ATOMIC_RELAXED);
 		sys3(SYS_dup3, WIRE_RECORDER_STDERR, 2, 0);
 		log_line(LOG_ERROR,
 			 "the recorder of a child could not be started: %s ended with %d",
 			 launch->paths[launch->path], (long)launch->status);
 	}
+	__atomic_store_n(&launch->settled, 1, __ATOMIC_RELEASE);
 	sys1(SYS_exit_group, 0);
 	return 0;
 }
@@ -517,7 +521,7 @@ static int helper_there(void)
 }
 
 int helper_start_beside(const struct options *opt, int fd, struct wire_heap_header *heap,
-			const struct wire_heap_header *parent)
+			struct wire_heap_header *parent)
 {
 	if (!ready(opt, fd, heap) || !helper_there())
 		return 0;

@@ -28,7 +28,7 @@ int helper_start(const struct options *opt, int fd, struct wire_heap_header *hea
  * @heap's detach. Return: 1 it is at it; 0 nothing was started.
  */
 int helper_start_beside(const struct options *opt, int fd, struct wire_heap_header *heap,
-			const struct wire_heap_header *parent) HIDDEN;
+			struct wire_heap_header *parent) HIDDEN;
 
 /** helper_settled() - whether that has no need of @parent any more. */
 int helper_settled(void) HIDDEN;

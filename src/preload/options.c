@@ -381,7 +381,15 @@ struct options *options_read(char **stack)
 	static char log_file[1024];
 	if (file && (!*file || !options_file(log_file, sizeof(log_file), file, -1)))
 		file = NULL;
-	log_open(look(env, "LOG"), file ? log_file : NULL, n);
+	const char *level = look(env, "LOG"), *family = NULL;
+	unsigned long number_of = 0;
+	/* nobody but a byteledger parent sets it */
+	for (char **e = env; *e && !family; e++)
+		family = value_of(*e, "", WIRE_ENV_FAMILY);
+	if (number(family, &number_of))
+		o->family = number_of;
+	/* who started them all hears of it: a program's stderr is its own */
+	log_open(level || !o->family ? level : "off", file ? log_file : NULL, n);
 	/* nobody but a byteledger parent sets it: no alias */
 	for (char **e = env; *e && o->fd < 0; e++)
 		if (number(value_of(*e, "", WIRE_ENV_SHM), &n) && n < 1u << 20)

@@ -25,6 +25,8 @@ struct options {
 	int usr1, usr2;
 	/* enum wire_on_full */
 	uint32_t on_full;
+	/* the number that the recordings of a program and its children bear; 0 = none */
+	uint64_t family;
 	/* bytes of shared memory */
 	uint64_t budget;
 	/* one stack for so many bytes; 0 = for every allocation */

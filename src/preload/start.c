@@ -388,8 +388,10 @@ void start_child(struct thread *t)
 	struct wire_heap_header *old = process.heap;
 	uint64_t old_bytes = old->total_bytes;
 	struct wire_heap_header *heap = open_alone(t);
-	if (!heap)
+	if (!heap) {
+		__atomic_add_fetch(&old->unrecorded_children, 1, __ATOMIC_RELAXED);
 		return;
+	}
 	take_heap(heap);
 	/* the starter reads the header: fork_settle() lets go of it */
 	process.starter_heap = process.starter ? old : NULL;

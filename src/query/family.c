@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "source/source.h"
 #include "trace/trace.h"
 
 #define FILES_MAX 200000 /* of a folder: what is beyond is not looked into */
@@ -24,7 +25,9 @@ struct head {
 	uint32_t pid, parent_pid;
 	/* among the heads; FAMILY_NOBODY */
 	uint32_t parent;
-	int known, taken;
+	int known, taken, is_raw;
+	/* another program was recorded in the same process later */
+	int followed;
 	struct stat st;
 };
 
@@ -64,15 +67,30 @@ static int head_put(struct sink *sink, const struct event *events, size_t count,
 	return err_set(err, -ECANCELED, "enough is known");
 }
 
+static int look_into_raw(struct head *head)
+{
+	struct source_heap_raw_head raw;
+	if (!source_heap_raw_head(head->path, &raw))
+		return 0;
+	head->is_raw = head->known = 1;
+	head->family = raw.family;
+	head->pid = raw.pid;
+	head->parent_pid = raw.parent_pid;
+	head->start_realtime_ns = raw.start_realtime_ns;
+	head->start_monotonic_ns = raw.start_ns;
+	return 1;
+}
+
 /* Return: 1 it is a recording that says of whom, 0 it is not. */
 static int look_into(struct head *head)
 {
 	struct err none = { 0 };
 	head->sink = (struct sink){ .define = head_define, .put = head_put };
 	head->parent = FAMILY_NOBODY;
-	if (stat(head->path, &head->st) < 0 || !S_ISREG(head->st.st_mode) ||
-	    trace_is(head->path, &none) <= 0)
+	if (stat(head->path, &head->st) < 0 || !S_ISREG(head->st.st_mode))
 		return 0;
+	if (trace_is(head->path, &none) <= 0)
+		return look_into_raw(head);
 	CLEANUP(trace_reader_freep)
 	struct trace_reader *reader = trace_reader_new(head->path, &none);
 	if (reader)
@@ -152,9 +170,13 @@ static int by_process(const void *a, const void *b)
 static void sort_heads(struct heads *heads)
 {
 	qsort(heads->at, heads->count, sizeof(*heads->at), by_process);
-	for (size_t i = 1; i < heads->count; i++)
-		if (is_rest_of(&heads->at[i], &heads->at[i - 1]))
-			heads->at[i].start_realtime_ns = heads->at[i - 1].start_realtime_ns;
+	for (size_t i = 1; i < heads->count; i++) {
+		struct head *at = &heads->at[i], *before = at - 1;
+		if (is_rest_of(at, before))
+			at->start_realtime_ns = before->start_realtime_ns;
+		else
+			before->followed = at->pid == before->pid && at->family == before->family;
+	}
 	qsort(heads->at, heads->count, sizeof(*heads->at), by_start);
 }
 
@@ -231,12 +253,25 @@ static void take_process(struct family_member *m, const struct prof_process *pro
 	m->exit_status = process->exit_status;
 }
 
-static void read_member(struct family_member *m, const char *path,
+static void take_comment(struct family_member *m, const char *comment, int followed)
+{
+	const char *became = comment ? strstr(comment, FAMILY_BECAME) : NULL;
+	const char *unrecorded = comment ? strstr(comment, FAMILY_UNRECORDED) : NULL;
+	if (unrecorded)
+		m->unrecorded =
+			(uint32_t)strtoul(unrecorded + sizeof(FAMILY_UNRECORDED) - 1, NULL, 10);
+	if (!became || followed)
+		return;
+	free(m->became);
+	m->became = strdup(became + sizeof(FAMILY_BECAME) - 1);
+}
+
+static void read_member(struct family_member *m, const struct head *head,
 			const struct recording_ears *ears)
 {
 	struct err err = { 0 };
 	struct prof_totals totals;
-	CLEANUP(recording_freep) struct recording *file = recording_open(path, ears, &err);
+	CLEANUP(recording_freep) struct recording *file = recording_open(head->path, ears, &err);
 	CLEANUP(prof_freep) struct prof *prof = file ? recording_read(file, NULL, &err) : NULL;
 	if (!prof || !prof_process(prof)) {
 		free(m->trouble);
@@ -245,6 +280,7 @@ static void read_member(struct family_member *m, const char *path,
 	}
 	prof_totals(prof, &totals);
 	take_process(m, prof_process(prof));
+	take_comment(m, prof_process(prof)->comment, head->followed);
 	m->goes_on = recording_goes_on(file);
 	if (m->files++)
 		add_totals(&m->totals, &totals);
@@ -289,7 +325,7 @@ static void put_members(struct family *family, struct heads *heads, size_t chose
 		if (next[at] != FAMILY_NOBODY)
 			stack[top++] = next[at];
 		if (at && heads->at[at - 1].taken && is_rest_of(head, &heads->at[at - 1])) {
-			read_member(&family->members[place[at - 1]], head->path, ears);
+			read_member(&family->members[place[at - 1]], head, ears);
 			place[at] = place[at - 1];
 		} else {
 			place[at] = (uint32_t)family->count;
@@ -306,9 +342,10 @@ static void put_members(struct family *family, struct heads *heads, size_t chose
 				.parent_pid = head->parent_pid,
 				.start_realtime_ns = head->start_realtime_ns,
 				.start_monotonic_ns = head->start_monotonic_ns,
+				.is_raw = head->is_raw,
 				.exit_status = -1
 			};
-			read_member(m, head->path, ears);
+			read_member(m, head, ears);
 		}
 		heads->at[at].taken = 1;
 		if (last[at] != FAMILY_NOBODY)
@@ -391,6 +428,7 @@ void family_freep(struct family **family)
 		free(f->members[i].path);
 		free(f->members[i].exe);
 		free(f->members[i].cmdline);
+		free(f->members[i].became);
 		free(f->members[i].trouble);
 	}
 	free(f->members);

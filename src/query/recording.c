@@ -186,6 +186,7 @@ static int run_raw(struct recording *rec, struct sink *to, struct err *err)
 	char *cmdline = source_heap_cmdline(heap, &def.process.cmdline_bytes);
 	def.process.cmdline = cmdline;
 	def.process.comment = "raw heap recording";
+	def.process.parent_pid = state.parent_pid;
 	def.process.start_monotonic_ns = source_heap_start_ns(heap);
 	def.process.start_realtime_ns = state.start_realtime_ns;
 	def.process.time_bound_ns = source_heap_raw_bound_ns(heap);

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fileio.h"
+#include "model/family.h"
 #include "proc/proc.h"
 #include "recorder/record.h"
 #include "wire/heap.h"
@@ -530,6 +531,17 @@ static void release(struct record *rec)
 	rec->heap = NULL;
 }
 
+/* What its own recording cannot show, for who reads it among its family (query/family.c). */
+static void complete_comment(const struct record *rec, const struct source_heap_state *state,
+			     struct buf *text)
+{
+	buf_puts(text, rec->comment ? rec->comment : "heap");
+	if (state->unrecorded_children)
+		buf_printf(text, FAMILY_UNRECORDED "%u", state->unrecorded_children);
+	if (rec->replaced || state->exec_entered)
+		buf_printf(text, FAMILY_BECAME "%s", rec->replaced_by);
+}
+
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err)
 {
 	struct def def;
@@ -543,7 +555,12 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	rec->state.end.peak_bytes = rec->peak_rss_bytes;
 	if (rc == 0 && !detach && !rec->replaced && rec->state.end.memory.rss_bytes)
 		rc = source_heap_rss(rec->heap, record_sink(rec), &rec->state.end, err);
+	CLEANUP(buf_fini) struct buf comment = { 0 };
 	describe(rec, &def);
+	if (rec->settings.family && !rec->attach) {
+		complete_comment(rec, &rec->state, &comment);
+		def.process.comment = buf_cstr(&comment);
+	}
 	def.process.ended = 1;
 	def.process.complete = complete;
 	def.process.exit_status = detach ? PROF_WENT_ON : status;

@@ -121,12 +121,10 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 				pause = MIN(pause, LOOK_NS);
 			}
 		} else if (rec->replaced) {
-			if (rec->attach)
-				record_note_successor(rec);
+			record_note_successor(rec);
 			if (forward_to == 0)
 				/* the successor has a recorder of its own, or none */
 				return RECORDER_ENDED;
-			record_note_successor(rec);
 			record_look_around(rec);
 			pause = record_pages_after(rec);
 		} else if (duration_ns == 0) {

@@ -315,6 +315,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		if (hi > lo)
 			state->own_bytes += hi - lo;
 	}
+	state->unrecorded_children = __atomic_load_n(&h->unrecorded_children, __ATOMIC_RELAXED);
 	_Static_assert(sizeof(state->own_allocators) == sizeof(h->own_allocators), "copied");
 	memcpy(state->own_allocators, h->own_allocators, sizeof(state->own_allocators) - 1);
 	for (char *c = state->own_allocators; *c; c++) /* the program can write there */

@@ -138,6 +138,24 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 	return 0;
 }
 
+int source_heap_raw_head(const char *path, struct source_heap_raw_head *head)
+{
+	struct wire_heap_header h;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	ssize_t got = fd < 0 ? -1 : pread(fd, &h, sizeof(h), 0);
+	if (fd >= 0)
+		close(fd);
+	if (got != sizeof(h) || h.magic != WIRE_HEAP_MAGIC || h.version != WIRE_HEAP_VERSION ||
+	    h.header_bytes != sizeof(h) || !h.target_pid)
+		return 0;
+	*head = (struct source_heap_raw_head){ .family = h.family,
+					       .start_ns = h.start_ns,
+					       .start_realtime_ns = h.start_realtime_ns,
+					       .pid = h.target_pid,
+					       .parent_pid = h.parent_pid };
+	return 1;
+}
+
 struct source_heap *source_heap_raw(const char *path, struct err *err)
 {
 	CLEANUP(source_heap_freep) struct source_heap *heap = calloc(1, sizeof(*heap));

@@ -45,6 +45,14 @@ struct source_heap *source_heap_raw(const char *path, struct err *err);
  * read.
  */
 int source_heap_is_raw(const char *path, struct err *err);
+/** struct source_heap_raw_head - what such a file says of its process; nothing of it is checked. */
+struct source_heap_raw_head {
+	/* start by CLOCK_MONOTONIC and by the wall clock */
+	uint64_t family, start_ns, start_realtime_ns;
+	uint32_t pid, parent_pid;
+};
+/** source_heap_raw_head() - 1; 0: @path is none, or says of no process. */
+int source_heap_raw_head(const char *path, struct source_heap_raw_head *head);
 void source_heap_free(struct source_heap *heap);
 void source_heap_freep(struct source_heap **heap);
 
@@ -76,6 +84,8 @@ struct source_heap_state {
 	uint64_t start_realtime_ns;
 	/* as of DEF_PROCESS */
 	uint64_t sample_bytes;
+	/* children of forks that were to be followed and could not */
+	uint32_t unrecorded_children;
 	/* what the program carries itself and the library has hooked; "" = nothing */
 	char own_allocators[128];
 };

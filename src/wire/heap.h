@@ -376,6 +376,10 @@ struct wire_heap_header {
 	uint32_t steer_mark;
 	uint64_t steer_ns;
 	uint32_t steer_asked, steer_done;
+	/* raw mode: WIRE_ENV_FAMILY; 0 = none */
+	uint64_t family;
+	/* children of forks that were to be followed, and are not recorded */
+	uint32_t unrecorded_children;
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

@@ -125,6 +125,34 @@ def test_the_library_alone_makes_a_family_by_parents(byteledger, preload, tmp_pa
     assert [process["parent"] for process in page["processes"]] == [None, 0, 0, 2]
 
 
+def test_processes_of_another_namespace_are_listed(byteledger, tmp_path):
+    """The first of a namespace of processes inherits its orphans: no recorder is started there, the library writes itself."""
+    ours = ["unshare", "-p", "-f", "true"]
+    if subprocess.run(ours, capture_output=True).returncode:
+        pytest.skip("no namespace of processes here")
+    perl = 'my @a = map { "x" x 1000 } 1..3000; system("perl", "-e", "1"); 1'
+    done = said(byteledger, "heap", "--follow-children", "-o", tmp_path / "%e_%p.blt", *ours[:3], "perl", "-e", perl)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"  1 perl .*\(raw file\)$", done.stderr, re.M), done.stderr
+    page = tree(byteledger, tmp_path)
+    assert {process["file"] for process in page["processes"]} == {f"{tmp_path}/{name}" for name in os.listdir(tmp_path)} and page["others"] == 0
+    first = next(p for p in page["processes"] if p["pid"] == 1 and p["exe"].endswith("/perl"))
+    assert first["raw"] and first["allocations"] > 3000 and first["peak_bytes"] > 3_000_000
+    for key in "allocations", "peak_bytes":
+        assert first[key] == json.loads(said(byteledger, "report", "--format", "json", first["file"]).stdout)["totals"][key]
+
+
+def test_what_a_process_became_unrecorded_is_said_in_the_family(byteledger, prog, tmp_path):
+    static = prog("asked_static")
+    done = said(byteledger, "heap", "--follow-children", "-o", tmp_path / "%e_%p.blt", "sh", "-c",
+                f"sh -c 'exec {static}'; sh -c 'exec perl -e 1'; :")
+    assert done.returncode == 0 and "; not recorded: 1\n" in done.stderr, done.stderr
+    processes = tree(byteledger, tmp_path)["processes"]
+    became = [process for process in processes if "became" in process]
+    assert len(became) == 1 and became[0]["became"] in (static, ""), processes
+    assert [os.path.basename(p["exe"]) for p in processes if "became" not in p][-1] == "perl"
+
+
 def test_a_member_divided_into_files_is_one(byteledger, prog, tmp_path):
     env = {**os.environ, "BYTELEDGER_MAX_SIZE": "20000", "BYTELEDGER_STAMP_EVERY_EVENT": "1"}
     perl = "for my $i (1..60) { my @a = map { 'x' x (1000 + $_) } 1..800; select(undef, undef, undef, 0.03) }"
