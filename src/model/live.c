@@ -42,6 +42,7 @@ int live_init(struct live *live, uint64_t seed, struct err *err)
 void live_fini(struct live *live)
 {
 	huge_free(live->buckets, bucket_bytes((uint64_t)live->mask + 1));
+	huge_free(live->free, (size_t)live->block_max * sizeof(*live->free));
 	huge_free(live->blocks, (size_t)live->block_max * sizeof(*live->blocks));
 	memset(live, 0, sizeof(*live));
 }
@@ -137,6 +138,12 @@ uint32_t live_number(struct live *live)
 		if (!blocks)
 			return BLOCK_NONE;
 		live->blocks = blocks;
+		uint32_t *numbers =
+			huge_resize(live->free, (size_t)live->block_max * sizeof(*numbers),
+				    (size_t)max * sizeof(*numbers));
+		if (!numbers)
+			return BLOCK_NONE;
+		live->free = numbers;
 		live->block_max = max;
 	}
 	if (live->numbers % ROW_STEP == 0)

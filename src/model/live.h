@@ -11,7 +11,7 @@
  * where it stands: half of the blocks stay.
  *
  * Block numbers are given out last-in-first-out: the row that was in use last is the one that is
- * still in the cache. Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that
+ * still in the cache. Memory: 36 bytes a row, 16 to 32 a slot; rows grow with the most blocks that
  * ever lived at once, never with events. One thread.
  *
  * The buckets of a large program are far apart, and to wait for them costs more than all the rest.
@@ -34,7 +34,6 @@ struct live_block {
 	uint64_t bytes;
 	/* of its allocation, counting from 1 */
 	uint64_t order;
-	/* next free number + 1 while not live */
 	uint32_t stack;
 	uint32_t reserved;
 };
@@ -51,6 +50,9 @@ struct live_bucket {
 	uint32_t block[LIVE_WAYS];
 };
 _Static_assert(sizeof(struct live_bucket) == 64, "struct live_bucket");
+
+/* Rows of numbers that are about to be used again are fetched so many allocations before. */
+#define LIVE_AHEAD 8
 
 /* The small table: 16 KiB, which stay in a near cache. */
 #define LIVE_NEAR 1024
@@ -80,8 +82,9 @@ struct live {
 	/* rows allocated */
 	uint32_t block_max;
 	uint32_t grow_at;
-	/* block + 1 */
-	uint32_t free_head;
+	/* numbers that are not in use, the last one first, with room for all there are rows for */
+	uint32_t *free;
+	uint32_t free_count;
 	struct live_near near[LIVE_NEAR];
 };
 
@@ -243,12 +246,13 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 		if (__builtin_expect(result != LIVE_OK, 0))
 			return result;
 	}
-	uint32_t number = live->free_head;
-	if (__builtin_expect(number != 0, 1)) {
-		number--;
-		live->free_head = live->blocks[number].stack;
-		/* wanted next, and where many were freed in a row it was freed long ago */
-		__builtin_prefetch(&live->blocks[live->free_head - (live->free_head != 0)], 1);
+	uint32_t number, left = live->free_count;
+	if (__builtin_expect(left != 0, 1)) {
+		number = live->free[--left];
+		live->free_count = left;
+		/* wanted soon, and where many were freed in a row it was freed long ago */
+		__builtin_prefetch(
+			&live->blocks[live->free[left < LIVE_AHEAD ? 0 : left - LIVE_AHEAD]], 1);
 	} else {
 		number = live_number(live);
 		if (number == BLOCK_NONE)
@@ -280,9 +284,8 @@ static inline uint32_t live_remove(struct live *live, uint64_t addr, struct live
 	struct live_block *row = &live->blocks[number];
 	*out = (struct live_block){ addr, row->bytes, row->order, row->stack };
 	live->count--;
-	row->stack = live->free_head;
 	row->addr = UINT64_MAX;
-	live->free_head = number + 1;
+	live->free[live->free_count++] = number;
 	return number;
 }
 
