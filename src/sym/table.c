@@ -4,13 +4,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
+#include "base/fileio.h"
 #include "base/search.h"
 
 void table_fini(struct table *table)
 {
 	for (unsigned i = 0; i < table->strings_count; i++)
-		free(table->strings[i].pieces);
+		free(table->strings[i].window);
 	free(table->symbols);
 	free(table->reach);
 	free(table->code);
@@ -122,42 +124,55 @@ int table_add(struct table *table, uint64_t lo, uint64_t bytes, const char *name
 
 /* ---- names, out of the file ------------------------------------------------------------------ */
 
-#define PIECE_BYTES (64u << 10)
+/*
+ * What is read for one name. Those that are asked for lie anywhere in some MiB, and each page that
+ * is kept of them has to be cleared, filled and given back: more work than to ask for few bytes.
+ */
+#define WINDOW_BYTES 1024u
 
-/* What stands at @text of @strings, and how many bytes from there on are at hand. */
-static const char *peek(struct table_strings *strings, uint32_t text, size_t *bytes)
+/*
+ * What stands at @text of @strings, lent until the next call, and how many bytes from there on are
+ * at hand: @least of them, or as many as there are.
+ */
+static const char *peek(struct table_strings *strings, uint32_t text, size_t least, size_t *bytes)
 {
-	size_t count = (size_t)((strings->bytes + PIECE_BYTES - 1) / PIECE_BYTES);
-	size_t at = text / PIECE_BYTES;
 	*bytes = 0;
 	if (text >= strings->bytes)
 		return NULL;
-	if (!strings->pieces && !(strings->pieces = calloc(count, sizeof(Elf_Data *))))
-		return NULL;
-	if (!strings->pieces[at]) {
-		uint64_t from = (uint64_t)at * PIECE_BYTES, left = strings->bytes - from;
-		/* twice as much: a name that begins in it ends in it */
-		size_t most = 2 * (size_t)PIECE_BYTES;
-		strings->pieces[at] =
-			elf_getdata_rawchunk(strings->elf, (int64_t)(strings->offset + from),
-					     left < most ? (size_t)left : most, ELF_T_BYTE);
+	const uint64_t left = strings->bytes - text;
+	if (strings->memory) {
+		*bytes = left;
+		return strings->memory + strings->offset + text;
 	}
-	const Elf_Data *piece = strings->pieces[at];
-	if (!piece || !piece->d_buf || text % PIECE_BYTES >= piece->d_size)
+	least = MIN(least, left);
+	if (text < strings->from || text - strings->from + least > strings->held) {
+		if (!strings->window && !(strings->window = malloc(TABLE_NAME_MAX + 1)))
+			return NULL;
+		ssize_t got =
+			fileio_pread(strings->fd, strings->window,
+				     MIN(MAX(least, WINDOW_BYTES), left), strings->offset + text);
+		strings->from = text;
+		strings->held = got > 0 ? (size_t)got : 0;
+	}
+	if (text - strings->from >= strings->held)
 		return NULL;
-	*bytes = piece->d_size - text % PIECE_BYTES;
-	return (const char *)piece->d_buf + text % PIECE_BYTES;
+	*bytes = strings->held - (text - strings->from);
+	return strings->window + (text - strings->from);
 }
 
 struct table_name *table_name(struct table *table, struct table_symbol *symbol)
 {
-	size_t most;
+	struct table_strings *strings = &table->strings[symbol->strings];
+	size_t most, len = 0;
 	if (symbol->named)
 		return symbol->named->name[0] ? symbol->named : NULL;
-	const char *name = peek(&table->strings[symbol->strings], symbol->text, &most);
+	const char *name = peek(strings, symbol->text, 1, &most);
+	if (name)
+		len = strnlen(name, MIN(most, TABLE_NAME_MAX));
+	if (name && len == most && (name = peek(strings, symbol->text, TABLE_NAME_MAX + 1, &most)))
+		len = strnlen(name, MIN(most, TABLE_NAME_MAX));
 	if (!name)
 		return NULL;
-	size_t len = strnlen(name, most < TABLE_NAME_MAX ? most : TABLE_NAME_MAX);
 	if (len == most)
 		len = 0; /* the file ends in it */
 	const char *version = memchr(name, '@', len);
@@ -206,7 +221,7 @@ static int is_function(const GElf_Sym *sym, struct table_strings *strings)
 		return 0;
 	if (type == STT_FUNC || type == STT_GNU_IFUNC)
 		return 1; /* what it is called is looked up once it matters */
-	const char *name = type == STT_NOTYPE ? peek(strings, sym->st_name, &bytes) : NULL;
+	const char *name = type == STT_NOTYPE ? peek(strings, sym->st_name, 3, &bytes) : NULL;
 	return name && name[0] && name[0] != '$' && (bytes < 2 || strncmp(name, ".L", 2) != 0);
 }
 
@@ -219,8 +234,15 @@ static struct table_strings *strings_of(struct table *table, const struct image 
 	    shdr.sh_flags & SHF_COMPRESSED || shdr.sh_offset > INT64_MAX ||
 	    shdr.sh_size > UINT32_MAX || table->strings_count == TABLE_STRINGS_MAX)
 		return NULL;
+	if (image->fd < 0 && shdr.sh_offset >= image->memory_bytes)
+		return NULL;
 	struct table_strings *strings = &table->strings[table->strings_count++];
-	*strings = (struct table_strings){ image->elf, shdr.sh_offset, shdr.sh_size, NULL };
+	*strings = (struct table_strings){ .fd = image->fd,
+					   .memory = image->fd < 0 ? image->memory : NULL,
+					   .offset = shdr.sh_offset,
+					   .bytes = shdr.sh_size };
+	if (strings->memory)
+		strings->bytes = MIN(strings->bytes, image->memory_bytes - shdr.sh_offset);
 	return strings;
 }
 

@@ -37,11 +37,16 @@ struct table_symbol {
 	uint8_t chosen;
 };
 
-/* A string section, read in pieces as names are asked for. */
+/* A string section, of which is read what names are asked for. */
 struct table_strings {
-	Elf *elf;
+	/* the file; -1: it is in memory, at @memory */
+	int fd;
+	const char *memory;
 	uint64_t offset, bytes;
-	Elf_Data **pieces;
+	/* what was read last: @held bytes from @from on */
+	char *window;
+	size_t held;
+	uint32_t from;
 };
 #define TABLE_STRINGS_MAX 8
 #define TABLE_STUBS_MAX 4

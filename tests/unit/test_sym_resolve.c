@@ -332,6 +332,58 @@ static void aliases_and_labels_choose_the_name_that_people_know(void **state)
 	sym_free(sym);
 }
 
+/* A name as long as @length, that of function @number. */
+static const char *long_name(unsigned number, int length)
+{
+	static char name[64 << 10];
+	snprintf(name, sizeof(name), "f%02u_%0*d", number, length - 4, 0);
+	return name;
+}
+
+static unsigned long bytes_read(void)
+{
+	unsigned long bytes = 0;
+	FILE *io = fopen("/proc/self/io", "r");
+	assert_non_null(io);
+	assert_int_equal(fscanf(io, "rchar: %lu", &bytes), 1);
+	fclose(io);
+	return bytes;
+}
+
+static void names_are_whole_however_long_and_no_more_is_read_than_they_need(void **state)
+{
+	(void)state;
+	static const int lengths[] = { 8,     1022, 1023, 1024,  1025, 60000, 8,     2047,
+				       60000, 9,    4096, 60000, 12,   60000, 60000, 5 };
+	FILE *file = fopen(in_dir("l.s"), "w");
+	fputs(".text\n.globl _start\n_start: nop\n", file);
+	for (unsigned i = 0; i < ARRAY_LEN(lengths); i++) {
+		const char *name = long_name(i, lengths[i]);
+		fprintf(file, ".type %s,@function\n%s: nop\n.size %s,1\n", name, name, name);
+	}
+	fclose(file);
+	assert_int_equal(
+		shell("cd %s && gcc -nostdlib -static -no-pie -Wl,-Ttext=0x400000 -o l l.s", dir),
+		0);
+	for (unsigned longest = 100; longest <= 60000; longest += 59900) {
+		struct sym *sym =
+			sym_new(&(struct sym_opt){ .no_debuginfod = 1, .in_process = 1 }, NULL);
+		assert_non_null(sym);
+		unsigned long before = bytes_read();
+		for (unsigned i = ARRAY_LEN(lengths); i-- > 0;) {
+			const struct symbol *s;
+			if ((unsigned)lengths[i] > longest)
+				continue;
+			assert_int_equal(resolve(sym, "l", 0x400001 + i, &s), 1);
+			assert_string_equal(s[0].function, long_name(i, lengths[i]));
+		}
+		unsigned long bytes = bytes_read() - before;
+		if (longest < 60000 && bytes > 100000)
+			fail_msg("%lu bytes read for five short names", bytes);
+		sym_free(sym);
+	}
+}
+
 static void plt_stubs_are_named_by_what_they_jump_to(void **state)
 {
 	(void)state;
@@ -579,6 +631,7 @@ int main(void)
 		cmocka_unit_test(a_build_id_folder_serves_and_a_foreign_build_id_does_not),
 		cmocka_unit_test(a_symbol_table_alone_gives_names_and_minidebuginfo_too),
 		cmocka_unit_test(aliases_and_labels_choose_the_name_that_people_know),
+		cmocka_unit_test(names_are_whole_however_long_and_no_more_is_read_than_they_need),
 		cmocka_unit_test(plt_stubs_are_named_by_what_they_jump_to),
 		cmocka_unit_test(the_vdso_resolves_from_memory),
 		cmocka_unit_test(
