@@ -175,6 +175,9 @@ static void put_name(struct buf *to, const char *function, int with_arguments, i
 		} else if (starts(at, "()") && is_operator(&out)) {
 			buf_puts(&out, "()");
 			at += 2;
+		} else if (starts(at, "(*") && out.len && out.data[out.len - 1] == '.') {
+			while (*at && *at != ')') /* Go's receiver */
+				buf_putc(&out, *at++);
 		} else if (*at == '(' && out.len) {
 			at = skip_nested(at);
 			has_parameters = 1;

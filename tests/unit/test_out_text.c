@@ -53,6 +53,9 @@ static void names_lose_what_nobody_reads(void **state)
 	check_name("<dyn core::ops::function::Fn<()> as core::any::Any>::type_id", "Fn::type_id");
 	check_name("demo::run::h0123456789abcdef", "demo::run");
 	check_name("LazyCompile:*foo bar.js:12", "LazyCompile:*foo bar.js:12");
+	check_name("strings.(*Builder).grow", "strings.(*Builder).grow");
+	check_name("a/b.(*T[go.shape.int]).f.func1", "a/b.(*T[go.shape.int]).f.func1");
+	check_name("a.(*b", "a.(*b");
 	check_name("<unbalanced", "<unbalanced");
 	check_name("f(((", "f");
 	check_name("a<b", "a<b");
