@@ -403,7 +403,12 @@ export function Flame(props: FlameProps): JSX.Element {
 	};
 	useLayoutEffect(draw);
 	useEffect(() => {
-		window.__boxes = () => drawn.current.boxes.map((box) => ({ ...box, label: nameOf(tree, box.node), node: box.node }));
+		const mine = () => drawn.current.boxes.map((box) => ({ ...box, label: nameOf(tree, box.node), node: box.node }));
+		window.__boxes = mine;
+		return () => {
+			if (window.__boxes === mine)
+				delete window.__boxes; // another view has none
+		};
 	}, [tree]);
 	useEffect(
 		() => () => {
