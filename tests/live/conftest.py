@@ -12,6 +12,7 @@ import pytest
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.environ.get("BYTELEDGER_BUILD", os.path.join(ROOT, "build"))
 os.environ.pop("COLUMNS", None) # newer pytest tells its workers, and a command's text would be fitted to it
+os.environ.pop("OLDPWD", None) # a shell that did cd has it, and another shell in between drops it: perl copies one variable less
 
 
 @pytest.fixture(scope="session")
