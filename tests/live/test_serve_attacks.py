@@ -197,9 +197,14 @@ def test_work_that_nobody_waits_for_ends(byteledger, recording):
             sock.close()
         time.sleep(1)
         assert cpu_seconds(server.child.pid) - before < 0.2
+        stopped = 0
         for i in range(30):  # who says in between that he does not come back
             question = f"/api/v1/tree?lifetime-min={i + 200}us&wait=0"
-            assert server.ask(question)[0] == server.ask(question + "&stop=1")[0] == 202
+            assert server.ask(question)[0] == 202
+            status = server.ask(question + "&stop=1")[0]
+            assert status in (200, 202)  # 200: it was done already
+            stopped += status == 202
+        assert stopped >= 20
         time.sleep(1)
         assert cpu_seconds(server.child.pid) - before < 0.4
         status, _, body = server.ask("/api/v1/tree?lifetime-min=77us&wait=0")
