@@ -62,10 +62,10 @@ int sample_show(struct sample_run *l, int final, struct err *err)
 	int rc = prof ? 0 : err->code;
 	if (rc < 0)
 		return rc;
-	/* what an interval has shown is the result already */
-	if (!final || !a->interval_ns || a->json)
-		if (!(final && a->jsonl && sample_life_shown(l->life)))
-			rc = print(l, prof, err);
+	/* what an interval has shown is the result already; of lines the last that counts */
+	uint64_t shown = final && a->interval_ns ? sample_life_shown(l->life) : 0;
+	if (!shown || (a->json && !(a->jsonl && a->count)))
+		rc = print(l, prof, err);
 	if (!rc && a->csv)
 		rc = out_sample_table(a->csv, sample_life_samples(l->life), prof, &every,
 				      a->csv_flat, err);

@@ -424,7 +424,8 @@ static void put_held(struct heaptrack_out *out, int apart)
 	out->live_bytes += class->bytes;
 	if (out->live_bytes > out->peak_bytes)
 		out->peak_bytes = out->live_bytes;
-	fwrite_unlocked(out->behind.data, 1, out->behind.len, out->stream.to);
+	if (out->behind.len)
+		fwrite_unlocked(out->behind.data, 1, out->behind.len, out->stream.to);
 	out->behind.len = 0;
 }
 
@@ -450,7 +451,10 @@ static int put_free(struct heaptrack_out *out, const struct pending *free)
 	if (!follows && looks_temporary(out, number))
 		put_waiting(out, 0);
 	if (!follows && looks_temporary(out, number)) {
-		out->waiting[number != 0] = (struct waiting){ number, class->bytes };
+		struct waiting *w = &out->waiting[number != 0];
+		if (w->number != NONE) /* there is room for one */
+			write_free(out, w->number, w->bytes);
+		*w = (struct waiting){ number, class->bytes };
 		out->zero_lives &= number != 0;
 		return 0;
 	}

@@ -602,7 +602,7 @@ static int see_to_all(struct sample_life *l, uint64_t now, struct err *err)
 			l->next_ns = now + l->interval_ns;
 		if (a->ears.show(a->ears.ctx, err) < 0)
 			return err->code;
-		if (a->count && ++l->shown >= a->count)
+		if (++l->shown >= a->count && a->count)
 			return BY_US;
 	}
 	return l->end_ns && now >= l->end_ns ? BY_US : 0;

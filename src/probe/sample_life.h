@@ -94,7 +94,7 @@ void sample_life_free(struct sample_life *life);
  * sample_life_samples() - the figures of the last reading; NULL before sample_life_begin(). Lent.
  */
 struct samples *sample_life_samples(struct sample_life *life);
-/** sample_life_shown() - how many of opt.count intervals have passed. */
+/** sample_life_shown() - how many intervals have passed and been shown. */
 uint64_t sample_life_shown(const struct sample_life *life);
 /** sample_life_desk() - where other threads ask for an answer. Lent. */
 struct desk *sample_life_desk(struct sample_life *life);
