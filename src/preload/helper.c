@@ -300,8 +300,12 @@ static void start_recorder(struct launch *launch)
 		launch->started = !sys_failed(pid); /* should a filter end us */
 		launch->started = launch->started && await_word(launch, pid);
 	}
-	if (!launch->started)
-		__atomic_store_n(&launch->heap->recorder_pid, 0, __ATOMIC_RELAXED);
+	if (launch->started)
+		return;
+	/* first: the child, which ends when it need not wait for us, and its parent may end then */
+	if (launch->parent)
+		__atomic_add_fetch(&launch->parent->unrecorded_children, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&launch->heap->recorder_pid, 0, __ATOMIC_RELEASE);
 }
 
 static int run_middle(void *arg)
@@ -323,9 +327,6 @@ static int run_beside(void *arg)
 	start_recorder(launch);
 	if (!launch->started) {
 		__atomic_store_n(&launch->heap->detach, 1, __ATOMIC_RELAXED);
-		if (launch->parent)
-			__atomic_add_fetch(&launch->parent->unrecorded_children, 1,
-					   __ATOMIC_RELAXED);
 		sys3(SYS_dup3, WIRE_RECORDER_STDERR, 2, 0);
 		log_line(LOG_ERROR,
 			 "the recorder of a child could not be started: %s ended with %d",
