@@ -55,8 +55,9 @@ struct page {
 	const char *exe;
 	char pid[16];
 	struct buf text;
-	/* labels of rows, all of them different */
+	/* labels of rows, all of them different; how many in this family were not */
 	struct intern told;
+	unsigned again;
 };
 
 static void begin(struct buf *to, const struct page *p, const char *name)
@@ -77,7 +78,7 @@ static void tell(struct page *p, const char *name, const char *type, const char 
 static void put_name(struct buf *to, const struct view_frame *f)
 {
 	buf_puts(to, f->function ? f->function : f->module ? f->module : "?");
-	if (!f->function && !f->folded)
+	if (!f->function && !f->folded && f->offset) /* a group has none of its own */
 		buf_printf(to, "+0x%llx", (unsigned long long)f->offset);
 }
 
@@ -137,9 +138,10 @@ static int tell_row(struct page *p, const struct figure *figure, const char *nam
 	const char *known = intern_mem(&p->told, line.data, line.len);
 	if (!known || buf_failed(&line))
 		return err_set(err, -ENOMEM, "cannot write the metrics");
-	snprintf(number, sizeof(number), "%u", before);
-	if (before == p->told.count)
+	if (before == p->told.count) {
+		snprintf(number, sizeof(number), "%u", ++p->again);
 		metric_label(&line, "again", number);
+	}
 	metric_u64(&line, figure->of(&row->cost));
 	buf_put(&p->text, line.data, line.len);
 	return buf_failed(&line) ? err_set(err, -ENOMEM, "cannot write the metrics") : 0;
@@ -161,6 +163,7 @@ static int tell_rows(struct page *p, const struct prof_totals *totals, struct er
 		snprintf(name, sizeof(name), "byteledger_recording_by_%s_%s", words[p->opt->by],
 			 figure->name);
 		metric_family(&p->text, name, figure->type, figure->help);
+		p->again = 0; /* a row has the same labels in each family */
 		for (size_t i = 0; i < table->count && rc == 0; i++) {
 			rest -= MIN(rest, figure->of(&table->rows[i].cost));
 			rc = tell_row(p, figure, name, &table->rows[i], err);

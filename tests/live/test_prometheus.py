@@ -42,3 +42,16 @@ def test_prometheus_has_the_totals_and_rows_that_add_up_to_them(byteledger, own,
     if shutil.which("promtool"):
         done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and not done.stdout + done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("by", ["stack", "function", "module"])
+def test_rows_that_look_alike_have_labels_of_their_own(byteledger, tmp_path, by):
+    """Three libraries of one name, in folders of their own: a scrape with equal labels is thrown away."""
+    raw = tmp_path / "raw"
+    raw.write_text("v 10400 3\nx 2 /a\nX a\nI 1000 1\nm 1 -\nm 4 /b/x 1000 0 1000\nm 4 /c/x 5000 0 1000\nm 4 /d/x 9000 0 1000\n"
+                   "t 1010 0\nt 5010 0\nt 9010 0\n+ 10 1 100000\n+ 20 2 200000\n+ 40 3 300000\n")
+    text = said(byteledger, "export", "--to", "prometheus", "--by", by, raw)
+    lines, leaked = ([line for line in text.splitlines() if f"_by_{by}_{what}_bytes{{" in line] for what in ("peak", "leaked"))
+    assert [line.replace("_peak_", "_leaked_") for line in lines] == leaked # nothing was freed: the same rows, by the same labels
+    assert sum(int(line.split()[-1]) for line in lines) == 0x70
+    assert len({line.rsplit(" ", 1)[0] for line in lines}) == len(lines) == 3, lines

@@ -584,7 +584,7 @@ def test_lists_of_blocks_agree_with_the_sums(server, byteledger, recordings):
 
 
 def test_exports_are_those_of_the_command_line(server, byteledger, recordings):
-    for name in ("folded", "flamegraph", "pprof", "speedscope", "heaptrack", "massif", "dhat", "csv", "json", "jsonl"):
+    for name in ("folded", "flamegraph", "pprof", "speedscope", "heaptrack", "massif", "dhat", "csv", "json", "jsonl", "prometheus"):
         known = subprocess.run([byteledger, "export", recordings[0], "--to", name], capture_output=True, check=True, timeout=60).stdout
         status, headers, body = server.ask(f"/api/v1/export?to={name}")
         assert status == 200 and body == known, name
